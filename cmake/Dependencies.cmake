@@ -1,0 +1,8 @@
+# Everything from outside, in one place. Versions are those of Debian 12; docs/decisions/0002-dependencies.md says why each.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+if(TAILSPAN_TESTS)
+  find_package(GTest REQUIRED)
+endif()

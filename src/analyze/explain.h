@@ -1,0 +1,26 @@
+// Pass 2: from the stored ledgers of one operation to the answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/explanation.h"
+#include "model/ledger.h"
+
+namespace tailspan::analyze {
+
+struct ExplainOptions {
+  std::string operation;  // empty: the one with the largest summed excess
+  double quantile = 0;    // 0: the highest of .99, .95, .90 with at least 5 requests beyond it
+  double slo_ms = 0;      // 0: none; else excess is the tail beyond this target
+  const std::vector<model::TraceLedger>* baseline = nullptr;  // an earlier recording's ledgers of the operation
+  uint64_t seed = 1;                                          // of the bootstrap: the same input gives the same answer
+};
+
+// `ledgers` are all operations' (from the store). The caller fills file, window, loss, capabilities and manifest.
+// kNotFound when the operation does not occur.
+base::Result<model::Explanation> Explain(const std::vector<model::TraceLedger>& ledgers, const ExplainOptions& options);
+
+}  // namespace tailspan::analyze

@@ -1,0 +1,71 @@
+// The answer for one operation: the typical request, the tail, and who made the difference (contract: explanation/1).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/kernel.h"
+#include "model/ledger.h"
+
+namespace tailspan::model {
+
+enum class Verdict : uint8_t { kFault, kHealthy, kInsufficient };
+
+struct Range {
+  double low = 0, high = 0;
+};
+
+struct Finding {
+  int rank = 0;
+  Cause cause = Cause::kUnexplained;
+  std::string span;
+  std::vector<std::string> span_path;
+  Blame blame;
+  double typical_ns = 0, tail_ns = 0, excess_ns = 0;
+  double share_of_excess = 0;
+  Range share_ci95;
+  double share_of_shortfall = 0;
+  Range shortfall_ci95;
+  bool is_fault = false;         // passes the verdict rule
+  bool grows_with_size = false;  // its excess goes with the request's own size
+  bool has_what_if = false;
+  double what_if_tail_ns = 0;
+  Range what_if_ci95_ns;
+  std::vector<std::string> evidence_for, evidence_against, missing;
+  std::string pattern, fix, phase, function;
+  std::vector<TraceId> exemplars;
+  std::string reproduce;
+};
+
+struct OperationSummary {
+  std::string operation;
+  int64_t requests = 0;
+  double excess_total_ns = 0;  // summed over requests: latency beyond the typical one
+};
+
+struct Explanation {
+  std::string file;
+  int64_t from_unix_ns = 0, to_unix_ns = 0;
+  std::string operation;
+  int64_t requests = 0, errors = 0;
+  double quantile = 0.99, typical_quantile = 0.5;
+  Verdict verdict = Verdict::kInsufficient;
+  std::string verdict_reason;  // one sentence
+  std::string verdict_rule;    // the rule with its constants
+  double typical_ns = 0, tail_ns = 0, excess_ns = 0;
+  Range tail_ci95_ns;
+  std::vector<Finding> findings;  // ranked; all with a share of at least 1 %
+  Finding rest;                   // what is below 1 % each, as one line
+  double explained_share_of_tail = 0;
+  double unexplained_share = 0, unblamed_share = 0, summed_share = 0;  // of the tail's nanoseconds
+  std::vector<OperationSummary> operations;
+  std::map<std::string, double> join;  // share of nanoseconds by way of joining
+  std::map<std::string, uint64_t> loss;
+  std::vector<Capability> capabilities;
+  std::map<std::string, std::string> manifest;
+  std::vector<std::string> notes;
+};
+
+}  // namespace tailspan::model

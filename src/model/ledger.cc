@@ -1,0 +1,66 @@
+#include "model/ledger.h"
+
+#include <fmt/format.h>
+
+#include "base/result.h"
+
+namespace tailspan::model {
+
+const char* BlameKindName(BlameKind kind) {
+  switch (kind) {
+    case BlameKind::kNone:
+      return "none";
+    case BlameKind::kSelf:
+      return "self";
+    case BlameKind::kSpan:
+      return "span";
+    case BlameKind::kThread:
+      return "thread";
+    case BlameKind::kProcess:
+      return "process";
+    case BlameKind::kPeer:
+      return "peer";
+    case BlameKind::kFile:
+      return "file";
+    case BlameKind::kCgroup:
+      return "cgroup";
+    case BlameKind::kDevice:
+      return "device";
+    case BlameKind::kTimer:
+      return "timer";
+  }
+  return "none";
+}
+
+const char* JoinName(Join join) {
+  switch (join) {
+    case Join::kThreadContext:
+      return "thread_context";
+    case Join::kThreadId:
+      return "thread_id";
+    case Join::kOnlyOpenSpan:
+      return "only_open_span";
+    case Join::kConnection:
+      return "connection";
+    case Join::kOverlap:
+      return "overlap";
+    case Join::kNone:
+      return "none";
+  }
+  return "none";
+}
+
+std::string CheckLaw(const TraceLedger& ledger) {
+  int64_t at_ns = 0;
+  for (size_t i = 0; i < ledger.pieces.size(); ++i) {
+    const LedgerPiece& piece = ledger.pieces[i];
+    if (piece.start_ns != at_ns) return fmt::format("piece {} starts at {}, not at {}", i, piece.start_ns, at_ns);
+    if (piece.end_ns <= piece.start_ns) return fmt::format("piece {} is empty or runs backwards", i);
+    if (piece.path >= ledger.paths.size()) return fmt::format("piece {} has no span path", i);
+    at_ns = piece.end_ns;
+  }
+  if (at_ns != ledger.duration_ns) return fmt::format("pieces end at {}, the root at {}", at_ns, ledger.duration_ns);
+  return {};
+}
+
+}  // namespace tailspan::model
