@@ -37,13 +37,20 @@ static Cell* RawCell(void) {
 
 Cell* RunningCell(void) { return LiveCell(RawCell()); }
 
+static const Cell* Published(const Cell* cell) {
+  while (cell && (!cell->filled || cell->ended)) cell = cell->parent;
+  return cell;
+}
+
 void PublishQuiet(struct TailspanThreadState* state, const Cell* cell, uint64_t now_ns) {
+  cell = Published(cell);
   uint64_t serial = cell ? cell->serial : 0;
   if (state->serial != serial) tailspan_write_record(state, cell ? &cell->ids : &no_span, serial, now_ns);
 }
 
 void PublishCell(const Cell* cell, uint8_t kind) {
   struct TailspanThreadState* state = tailspan_state();
+  cell = Published(cell);
   if (state->serial == (cell ? cell->serial : 0)) return;
   uint64_t now_ns = tailspan_now_ns(), previous = state->span;
   PublishQuiet(state, cell, now_ns);
@@ -80,6 +87,15 @@ static int CopyId(uint8_t* to, PyObject* from, Py_ssize_t size, const char* what
   return 0;
 }
 
+static int Fill(Cell* cell, PyObject* trace_id, PyObject* span_id, PyObject* uuid) {
+  if (uuid != Py_None && CopyId(cell->ids.uuid, uuid, 16, "uuid")) return -1;
+  if (trace_id == Py_None && span_id == Py_None) return 0;
+  if (CopyId(cell->ids.trace_id, trace_id, 16, "trace_id") || CopyId(cell->ids.span_id, span_id, 8, "span_id")) return -1;
+  cell->ids.flags = 1;
+  cell->filled = 1;
+  return 0;
+}
+
 static PyObject* CellNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"trace_id", "span_id", "uuid", "parent", NULL};
   PyObject *trace_id, *span_id, *uuid = Py_None, *parent = Py_None;
@@ -90,19 +106,13 @@ static PyObject* CellNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   Cell* cell = (Cell*)type->tp_alloc(type, 0);
   if (!cell) return NULL;
-  if (CopyId(cell->ids.trace_id, trace_id, 16, "trace_id") || CopyId(cell->ids.span_id, span_id, 8, "span_id") ||
-      (uuid != Py_None && CopyId(cell->ids.uuid, uuid, 16, "uuid"))) {
+  cell->serial = ++last_serial;
+  if (Fill(cell, trace_id, span_id, uuid)) {
     Py_DECREF(cell);
     return NULL;
   }
-  cell->ids.flags = 1;
-  cell->serial = ++last_serial;
   Cell* live = parent == Py_None ? NULL : LiveCell((Cell*)parent);
-  if (live && live->parent && live->parent->ended) { /* the same cutting for the parent's own chain */
-    Cell* above = LiveCell(live->parent);
-    Py_XINCREF(above);
-    Py_SETREF(live->parent, above);
-  }
+  if (live) LiveCell(live->parent); /* cuts there too: chains of overlapping spans would grow for ever */
   Py_XINCREF(live);
   cell->parent = live;
   return (PyObject*)cell;
@@ -112,6 +122,7 @@ static PyObject* CellNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 static void CellDealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   Cell* parent = ((Cell*)self)->parent;
+  Py_XDECREF(((Cell*)self)->base);
   type->tp_free(self);
   Py_DECREF(type);
   while (parent && Py_REFCNT(parent) == 1) {
@@ -121,6 +132,22 @@ static void CellDealloc(PyObject* self) {
     parent = above;
   }
   Py_XDECREF(parent);
+}
+
+/* The ids become known. A thread that works in this cell publishes them at once, others from their next step on. */
+static PyObject* CellFill(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"trace_id", "span_id", "uuid", NULL};
+  PyObject *trace_id, *span_id, *uuid = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O:fill", names, &trace_id, &span_id, &uuid)) return NULL;
+  Cell* cell = (Cell*)self;
+  if (cell->filled) {
+    PyErr_SetString(PyExc_ValueError, "the cell has ids already");
+    return NULL;
+  }
+  if (Fill(cell, trace_id, span_id, uuid)) return NULL;
+  Cell* running = RunningCell();
+  if (Published(running) == cell) PublishCell(running, TAILSPAN_ENTER);
+  Py_RETURN_NONE;
 }
 
 static PyObject* CellEnd(PyObject* self, PyObject* unused) {
@@ -136,14 +163,31 @@ static PyObject* CellEnded(PyObject* self, void* unused) {
 
 static PyObject* CellParent(PyObject* self, void* unused) {
   (void)unused;
-  PyObject* parent = (PyObject*)LiveCell(((Cell*)self)->parent);
-  if (!parent) parent = Py_None;
-  Py_INCREF(parent);
-  return parent;
+  PyObject* parent = (PyObject*)((Cell*)self)->parent;
+  return Py_NewRef(parent ? parent : Py_None);
+}
+
+static PyObject* CellFilled(PyObject* self, void* unused) {
+  (void)unused;
+  return PyBool_FromLong(((Cell*)self)->filled);
+}
+
+static PyObject* CellGetBase(PyObject* self, void* unused) {
+  (void)unused;
+  PyObject* base = ((Cell*)self)->base;
+  return base ? Py_NewRef(base) : PyLong_FromLong(0);
+}
+
+static int CellSetBase(PyObject* self, PyObject* value, void* unused) {
+  (void)unused;
+  Py_XINCREF(value);
+  Py_XSETREF(((Cell*)self)->base, value);
+  return 0;
 }
 
 static PyObject* CellBytes(PyObject* self, void* which) {
   const struct TailspanThreadRecord* ids = &((Cell*)self)->ids;
+  if (which != (void*)2 && !((Cell*)self)->filled) Py_RETURN_NONE;
   if (which == (void*)0) return PyBytes_FromStringAndSize((const char*)ids->trace_id, 16);
   if (which == (void*)1) return PyBytes_FromStringAndSize((const char*)ids->span_id, 8);
   if (!memcmp(ids->uuid, no_span.uuid, 16)) Py_RETURN_NONE;
@@ -165,30 +209,28 @@ static Cell* CheckCell(PyObject* object) {
 
 static PyObject* Enter(PyObject* module, PyObject* object) {
   (void)module;
-  Cell* cell = CheckCell(object);
-  if (!cell || SetVar(object)) return NULL;
-  PublishCell(LiveCell(cell), TAILSPAN_ENTER);
+  Cell* cell = NULL;
+  if (object != Py_None && !(cell = CheckCell(object))) return NULL;
+  if (SetVar(object)) return NULL;
+  PublishCell(LiveCell(cell), cell ? TAILSPAN_ENTER : TAILSPAN_RESTORE);
   Py_RETURN_NONE;
 }
 
-/* Spans may end in another context or thread than they began in: only the running context is touched, and only as far
- * as what it holds has ended. */
+/* Spans may end in another context or thread than they began in: only the running context is touched, and only where
+ * the cell or what lies below it is current. Descendants that were left open are left with it. */
 static PyObject* Leave(PyObject* module, PyObject* object) {
   (void)module;
   Cell* cell = CheckCell(object);
   if (!cell) return NULL;
-  cell->ended = 1;
   Cell* held = RawCell();
-  Cell* live = LiveCell(held);
-  if (live != held) {
-    Py_XINCREF(live); /* setting the variable may free the chain that `live` hangs on */
-    int bad = SetVar(live ? (PyObject*)live : Py_None);
-    if (!bad) PublishCell(live, TAILSPAN_LEAVE);
-    Py_XDECREF(live);
-    if (bad) return NULL;
-  } else if (tailspan_state()->serial == cell->serial) {
-    PublishCell(live, TAILSPAN_LEAVE); /* published without the variable */
-  }
+  while (held && held != cell) held = held->parent;
+  cell->ended = 1;
+  Cell* live = LiveCell(held ? held : RawCell());
+  Py_XINCREF(live); /* setting the variable may free the chain that `live` hangs on */
+  int bad = held && SetVar(live ? (PyObject*)live : Py_None);
+  if (!bad) PublishCell(live, TAILSPAN_LEAVE);
+  Py_XDECREF(live);
+  if (bad) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -222,17 +264,21 @@ static PyObject* SetContext(PyObject* module, PyObject* object) {
   Py_RETURN_NONE;
 }
 
-static PyObject* Published(PyObject* module, PyObject* unused) {
+static PyObject* PublishedId(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   if (!tailspan_thread.span) Py_RETURN_NONE;
   return PyBytes_FromStringAndSize((const char*)tailspan_thread.record.span_id, 8);
 }
 
 static PyMethodDef cell_methods[] = {{"end", CellEnd, METH_NOARGS, "Marks the span ended, wherever it is current."},
+                                     {"fill", (PyCFunction)(void (*)(void))CellFill, METH_VARARGS | METH_KEYWORDS,
+                                      "fill(trace_id, span_id, uuid=None): gives the ids to a cell without."},
                                      {NULL, NULL, 0, NULL}};
 static PyGetSetDef cell_fields[] = {
+    {"filled", CellFilled, NULL, "False while the ids are not known.", NULL},
+    {"base", CellGetBase, CellSetBase, "Free for the hooks; 0 at first.", NULL},
     {"ended", CellEnded, NULL, "True once end() or leave() was called.", NULL},
-    {"parent", CellParent, NULL, "The nearest ancestor that has not ended, or None.", NULL},
+    {"parent", CellParent, NULL, "The cell above, or None; ancestors that ended are left out.", NULL},
     {"trace_id", CellBytes, NULL, "16 bytes.", (void*)0},
     {"span_id", CellBytes, NULL, "8 bytes.", (void*)1},
     {"uuid", CellBytes, NULL, "16 bytes, or None.", (void*)2},
@@ -244,13 +290,13 @@ static PyType_Slot cell_slots[] = {{Py_tp_new, CellNew},         {Py_tp_dealloc,
 static PyType_Spec cell_spec = {"tailspan._context.Cell", sizeof(Cell), 0, Py_TPFLAGS_DEFAULT, cell_slots};
 
 static PyMethodDef functions[] = {
-    {"enter", Enter, METH_O, "Makes the cell current in the running context and publishes it."},
+    {"enter", Enter, METH_O, "Makes a cell (or None) current in the running context and publishes it."},
     {"leave", Leave, METH_O, "Ends the cell; its nearest live ancestor becomes current."},
     {"refresh", Refresh, METH_NOARGS, "Publishes what the running context says."},
     {"publish", Publish, METH_O, "Publishes a cell or None, without touching the ContextVar."},
     {"current_cell", CurrentCell, METH_NOARGS, "The nearest live cell of the running context, or None."},
     {"set_context", SetContext, METH_O, "Sets the ContextVar to a cell or None, without publishing."},
-    {"published", Published, METH_NOARGS, "The span id this thread publishes, or None."},
+    {"published", PublishedId, METH_NOARGS, "The span id this thread publishes, or None."},
     {NULL, NULL, 0, NULL}};
 
 int CellInit(PyObject* module) {

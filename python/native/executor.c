@@ -108,9 +108,28 @@ static PyObject* ItemInit(PyObject* self, PyObject* args, PyObject* kwargs) {
   Py_RETURN_NONE;
 }
 
+/* Work that brings its own context (to_thread, LangChain: `context.run`, or a partial of it) works for the span that is
+ * current there. */
+static void TakeCellOfWork(Job* job, PyObject* item) {
+  PyObject* function = PyObject_GetAttrString(item, "fn");
+  PyObject* inner = function && !PyCFunction_Check(function) ? PyObject_GetAttrString(function, "func") : NULL;
+  PyErr_Clear();
+  PyObject* run = inner ? inner : function;
+  PyObject* context = run && PyCFunction_Check(run) ? PyCFunction_GET_SELF(run) : NULL;
+  if (context && PyContext_CheckExact(context)) {
+    PyObject* value = PyObject_GetItem(context, current_var);
+    if (!value) PyErr_Clear();
+    if (value && Py_TYPE(value) != cell_type) Py_CLEAR(value);
+    Py_XSETREF(job->cell, (Cell*)value);
+  }
+  Py_XDECREF(inner);
+  Py_XDECREF(function);
+}
+
 /* Stock run keeps the job's exception in its future; what it raises itself is passed on. */
 static PyObject* ItemRun(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   PyObject* job = PyObject_GetAttr(self, job_name);
+  if (job && Py_TYPE(job) == job_type) TakeCellOfWork((Job*)job, self);
   PyObject* begun = job ? Begin(NULL, job) : NULL;
   if (!begun) {
     Py_XDECREF(job);
@@ -140,6 +159,12 @@ static PyMethodDef item_run = {"run", (PyCFunction)(void (*)(void))ItemRun, METH
 /* A subclass of the stock work item, made as a class statement would make it. */
 PyObject* WorkItemType(PyObject* thread_module) {
   PyObject* stock = PyObject_GetAttrString(thread_module, "_WorkItem");
+  PyObject* home = stock ? PyObject_GetAttrString(stock, "__module__") : NULL;
+  if (home && PyUnicode_Check(home) && PyUnicode_CompareWithASCIIString(home, "concurrent.futures.thread")) {
+    PyErr_Format(PyExc_RuntimeError, "hooked by %U", home); /* it submits and begins the jobs itself */
+    Py_CLEAR(stock);
+  }
+  Py_XDECREF(home);
   PyObject* type = stock ? PyObject_CallFunction((PyObject*)&PyType_Type, "s(O){}", "_WorkItem", stock) : NULL;
   if (stock && !stock_item_init) {
     stock_item_init = PyObject_GetAttrString(stock, "__init__");

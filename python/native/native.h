@@ -14,13 +14,15 @@
 #define TAILSPAN_KNOWN_PYTHON 0
 #endif
 
-/* One span. Cells form chains by `parent` (only towards the root, so no cycles and no garbage collection). */
+/* One span. Cells form chains by `parent` (only towards the root, so no cycles and no garbage collection). A cell may
+ * start without ids and be filled later; until then it publishes as its nearest ancestor that has some. */
 typedef struct Cell {
   PyObject_HEAD
-  struct Cell* parent; /* the nearest ancestor that had not ended when last looked at */
+  struct Cell* parent; /* strong; ended ancestors are cut out as they are met, but never a live cell's own parent */
+  PyObject* base;      /* the hooks' own, may be null */
   uint64_t serial;     /* names the cell in the thread's state; never 0 */
   struct TailspanThreadRecord ids;
-  int ended;
+  uint8_t ended, filled;
 } Cell;
 
 extern PyTypeObject* cell_type;
@@ -30,7 +32,7 @@ int CellInit(PyObject* module);
 Cell* LiveCell(Cell* cell); /* the nearest cell from here upwards that has not ended; borrowed, may be null */
 Cell* RunningCell(void);    /* LiveCell of the running context; borrowed, alive while the context keeps it */
 
-/* Makes `cell` (or none) what this thread publishes. Quiet: no record, for changes that a STEP record stands for. */
+/* Makes `cell` (or none, or its nearest filled ancestor) what this thread publishes. Quiet: no record, for changes that a STEP record stands for. */
 void PublishQuiet(struct TailspanThreadState* state, const Cell* cell, uint64_t now_ns);
 void PublishCell(const Cell* cell, uint8_t kind);
 
