@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,8 +31,9 @@ void WithForeignContext(RawHeader header, const std::vector<uint8_t>& payload, C
     for (const auto& range : FindMappings(*maps, "OTEL_CTX")) {
       munmap(reinterpret_cast<void*>(range.start), range.end - range.start);
     }
-    void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    prctl(0x53564d41, 0, memory, 4096, "OTEL_CTX");
+    int named = memfd_create("OTEL_CTX", MFD_CLOEXEC);
+    if (ftruncate(named, 4096)) _exit(1);
+    void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, named, 0);
     if (header.payload == 0) header.payload = reinterpret_cast<uint64_t>(memory) + sizeof header;
     std::memcpy(memory, &header, sizeof header);
     std::memcpy(static_cast<char*>(memory) + sizeof header, payload.data(), payload.size());
@@ -95,6 +95,7 @@ TEST(ProcessContextTest, BadHeadersAreRefused) {
   unmapped.payload_bytes = 64;
   unmapped.payload = 16;
   unpublished.published_mono_ns = 0;
+  WithForeignContext({}, {}, [](pid_t pid) { EXPECT_TRUE(ReadProcessContext(pid).ok()); });
   for (const RawHeader& header : {wrong_signature, wrong_version, huge, unmapped, unpublished}) {
     WithForeignContext(header, {}, [](pid_t pid) { EXPECT_FALSE(ReadProcessContext(pid).ok()); });
   }
