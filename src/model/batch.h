@@ -33,6 +33,7 @@ struct RecordBatch {
   std::vector<ProcessEvent> process_events;
   std::vector<ProcessInfo> processes;  // newest state wins by key
   std::vector<Retransmission> retransmissions;
+  std::vector<SocketInfo> sockets;
   std::vector<SocketReady> sockets_ready;
   std::vector<BlockRequest> block_requests;
   std::vector<CpuSample> cpu_samples;
