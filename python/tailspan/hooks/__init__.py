@@ -24,7 +24,7 @@ from tailspan.hooks.guard import Unfit
 # (hook, library module that triggers it, our module with `apply(library_module)`)
 HOOKS: tuple[tuple[str, str, str], ...] = (
     ("asyncio", "asyncio", "loop"),
-    ("thread_pool", "concurrent.futures.thread", "thread_pool"),
+    ("thread_pool", "concurrent.futures.thread", "loop"),
     ("uvloop", "uvloop", "uvloop_tasks"),
     ("anyio_threads", "anyio.to_thread", "anyio_threads"),
     ("otel_context", "opentelemetry.context", "otel_context"),

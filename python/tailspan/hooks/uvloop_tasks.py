@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +17,7 @@ def apply(uvloop: ModuleType) -> None:
     stock = attribute(loop_class, "create_task")
 
     def create_task(self: Any, coro: Any, *args: Any, **kwargs: Any) -> Any:
-        if _guard.on and inspect.iscoroutine(coro):
+        if _guard.on and asyncio.iscoroutine(coro):
             try:
                 coro = StepCoroutine(coro)
             except Exception as error:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, AsyncIterator, Callable, Iterator
+from typing import Annotated, Any, AsyncIterator, Callable, Iterator, TypedDict
 
 import steps
 from steps import new_label, step
@@ -224,6 +225,7 @@ def _chat(t: Any, label: str, chunks: int = 3) -> Any:
                 work()
                 yield ChatGenerationChunk(message=AIMessageChunk(str(n)))
 
+    Chat.__name__ = label  # OpenLLMetry names a model's span by its class
     return Chat()
 
 
@@ -379,15 +381,13 @@ def thread_pool(t: Any) -> None:
     t.call(outer, parent)
 
 
+class Visited(TypedDict):
+    seen: Annotated[list[str], operator.add]
+
+
 def _graph(t: Any) -> Any:
     """Two nodes at a time between a first and a last one; the first calls a chain."""
-    from typing import Annotated, TypedDict
-    import operator
-
     from langgraph.graph import END, START, StateGraph
-
-    class State(TypedDict):
-        seen: Annotated[list[str], operator.add]
 
     labels = [new_label() for _ in range(4)]
 
@@ -417,7 +417,7 @@ def _graph(t: Any) -> Any:
         return run
 
     def build(asynchronous: bool) -> Any:
-        graph = StateGraph(State)
+        graph = StateGraph(Visited)
         for n, label in enumerate(labels):
             graph.add_node(label, anode(label) if asynchronous and n % 2 else node(label))
         graph.add_edge(START, labels[0])
