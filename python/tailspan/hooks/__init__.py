@@ -2,7 +2,8 @@
 
 `install()` puts one finder on `sys.meta_path`; it wraps the loader of the modules named in `HOOKS` and applies their
 hooks right after the module's own code ran, so nobody can hold an unhooked function. A hook that finds a library's
-insides different from what it knows raises `Unfit` and stays off, with the reason in `status()`.
+insides different from what it knows raises `Unfit` and stays off, with the reason in `status()`. Hooks named in
+`TAILSPAN_HOOKS_OFF` (comma separated) stay off too.
 
 The C extension is loaded with the first such module: a Python process that uses none of them pays one dict lookup
 per import and nothing else.
@@ -133,6 +134,9 @@ def _find_with_others(own: _AfterImport, name: str, path: Any, target: Any) -> M
 
 
 def _apply(hook: str, ours: str, library: ModuleType) -> None:
+    if hook in os.environ.get("TAILSPAN_HOOKS_OFF", "").split(","):
+        _status.hook(hook, False, "off by TAILSPAN_HOOKS_OFF")
+        return
     if not _context_loads():
         return
     try:

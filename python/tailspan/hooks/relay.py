@@ -7,6 +7,7 @@ the generator goes on, also when it is closed early or from another context.
 
 from __future__ import annotations
 
+import sys
 from functools import wraps
 from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any, AsyncIterator, Callable, Iterator
@@ -78,18 +79,17 @@ def _relayed_async(stock: Callable[..., AsyncIterator[Any]], guard: Guard) -> Ca
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         generator: Any = stock(*args, **kwargs)
         inside: Any = _NEW
-        resume, argument = generator.asend, None
+        next_chunk = _first(generator)
         while True:
             outside = _swap(inside, guard)
             try:
-                chunk = await resume(argument)
+                chunk = await next_chunk
             except StopAsyncIteration:
                 return
             finally:
                 inside = _swap(outside, guard)
             try:
-                argument = yield chunk
-                resume = generator.asend
+                next_chunk = generator.asend((yield chunk))
             except GeneratorExit:
                 outside = _swap(inside, guard)
                 try:
@@ -98,6 +98,17 @@ def _relayed_async(stock: Callable[..., AsyncIterator[Any]], guard: Guard) -> Ca
                     _swap(outside, guard)
                 raise
             except BaseException as error:
-                resume, argument = generator.athrow, error
+                next_chunk = generator.athrow(error)
 
     return stream
+
+
+def _first(generator: Any) -> Any:
+    """The first chunk, asked for while the loop is not looking: at shutdown the loop closes all generators it knows at
+    the same time, and this one must be closed by its relay alone."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return generator.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)

@@ -24,6 +24,7 @@ class Step:
     thread: int
     start_mono_ns: int
     end_mono_ns: int
+    start_unix_ns: int
     at_start: bytes | None
     at_end: bytes | None
     kind: str
@@ -46,6 +47,7 @@ def step(label: str) -> None:
     want_ns = length_ns(label)
     sleeps = int(label[1:]) % 2 == 0
     at_start = published.span_id()
+    start_unix_ns = time.time_ns()
     start = time.monotonic_ns()
     if sleeps:
         time.sleep(want_ns / 1e9)
@@ -54,5 +56,14 @@ def step(label: str) -> None:
             pass
     end = time.monotonic_ns()
     log.append(
-        Step(label, threading.get_native_id(), start, end, at_start, published.span_id(), "sleep" if sleeps else "busy")
+        Step(
+            label,
+            threading.get_native_id(),
+            start,
+            end,
+            start_unix_ns,
+            at_start,
+            published.span_id(),
+            "sleep" if sleeps else "busy",
+        )
     )

@@ -27,9 +27,8 @@ TIMEOUT_S = 300
 
 def environment(tracer: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LANGSMITH", "LANGCHAIN", "OTEL"))}
-    injected = [os.environ.get("TAILSPAN_PYTHON_ROOT", str(PYTHON_ROOT / "sitecustomize")), str(PYTHON_ROOT)]
-    extra = [os.environ["TAILSPAN_EXTENSION_PATH"]] if "TAILSPAN_EXTENSION_PATH" in os.environ else []
-    env["PYTHONPATH"] = os.pathsep.join(injected + extra)
+    root = Path(os.environ.get("TAILSPAN_PYTHON_ROOT", PYTHON_ROOT))
+    env["PYTHONPATH"] = os.pathsep.join((str(root / "sitecustomize"), str(root)))
     if tracer == "langsmith":
         env |= {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
     return env
@@ -72,7 +71,8 @@ def main() -> int:
         if args.json:
             print(json.dumps({"row": row, "tracer": tracer} | result), flush=True)
             continue
-        print(f"{row:24} {tracer:14} {result['share'] * 100:7.3f} %  n={result['steps']}", flush=True)
+        after = f"  after their span's end: {result['after_end']}" if result.get("after_end") else ""
+        print(f"{row:24} {tracer:14} {result['share'] * 100:7.3f} %  n={result['steps']}{after}", flush=True)
         if result["share"] < 1:
             print("    " + "; ".join(result["wrong"]), flush=True)
     return 1 if below else 0

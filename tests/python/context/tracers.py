@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timezone
 from typing import Any, Awaitable, Callable
 
 _LABEL = re.compile(r"\bs\d+\b")
@@ -34,6 +35,14 @@ class OtelTracer:
     async def acall(self, label: str, body: Callable[[], Awaitable[Any]]) -> Any:
         with self.tracer.start_as_current_span(label):
             return await body()
+
+    def end_unix_ns(self) -> dict[str, int]:
+        ends = {}
+        for span in self.exporter.get_finished_spans():
+            found = _LABEL.search(span.name)
+            if found:
+                ends[found.group()] = span.end_time
+        return ends
 
     def span_ids(self) -> dict[str, set[bytes]]:
         ids: dict[str, set[bytes]] = {}
@@ -69,7 +78,7 @@ class OpenInferenceTracer(_RunTracer):
         from openinference.instrumentation.langchain import LangChainInstrumentor
 
         LangChainInstrumentor().instrument()
-        self.span_ids = self._spans.span_ids
+        self.span_ids, self.end_unix_ns = self._spans.span_ids, self._spans.end_unix_ns
 
 
 class OpenLlmetryTracer(_RunTracer):
@@ -78,7 +87,7 @@ class OpenLlmetryTracer(_RunTracer):
         from opentelemetry.instrumentation.langchain import LangchainInstrumentor
 
         LangchainInstrumentor().instrument()
-        self.span_ids = self._spans.span_ids
+        self.span_ids, self.end_unix_ns = self._spans.span_ids, self._spans.end_unix_ns
 
 
 class LangSmithTracer(_RunTracer):
@@ -88,12 +97,21 @@ class LangSmithTracer(_RunTracer):
         import langsmith
 
         self._names: dict[bytes, str] = {}
+        self._ends: dict[bytes, int] = {}
 
         def create_run(_: Any, name: str, *__: Any, **fields: Any) -> None:
             self._names[fields["id"].bytes] = name
 
+        def update_run(_: Any, run_id: Any, *__: Any, end_time: Any = None, **___: Any) -> None:
+            if end_time is not None:
+                aware = end_time if end_time.tzinfo else end_time.replace(tzinfo=timezone.utc)
+                self._ends[run_id.bytes] = int(aware.timestamp() * 1e6) * 1000
+
         langsmith.Client.create_run = create_run  # type: ignore[method-assign, assignment]
-        langsmith.Client.update_run = lambda *_, **__: None  # type: ignore[method-assign, assignment]
+        langsmith.Client.update_run = update_run  # type: ignore[method-assign, assignment]
+
+    def end_unix_ns(self) -> dict[str, int]:
+        return {name: self._ends[uuid] for uuid, name in self._names.items() if uuid in self._ends}
 
     def span_ids(self) -> dict[str, set[bytes]]:
         ids: dict[str, set[bytes]] = {}
