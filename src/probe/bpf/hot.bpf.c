@@ -8,11 +8,11 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-const volatile u64 threshold_ns = 50000;     // waits from here on are records of their own
-const volatile u64 gil_threshold_ns = 5000;  // lower, since who released the GIL when is known from these records
-const volatile u64 flush_ns = 10000000;      // short waits are told at least this often
-const volatile u32 drop_per_mille = 0;       // test option: records lost on purpose
-const volatile u32 cpu_mask = 0;             // CPUs that the history map holds, a power of two, minus one
+const volatile __u64 threshold_ns = 50000;     // waits from here on are records of their own
+const volatile __u64 gil_threshold_ns = 5000;  // lower, since who released the GIL when is known from these records
+const volatile __u64 flush_ns = 10000000;      // short waits are told at least this often
+const volatile __u32 drop_per_mille = 0;       // test option: records lost on purpose
+const volatile __u32 cpu_mask = 0;             // CPUs that the history map holds, a power of two, minus one
 
 // Who had each CPU, by switch. The one thing kept of processes that are not followed.
 struct {
@@ -29,6 +29,9 @@ struct {
   __uint(key_size, kWireCommBytes);
   __uint(value_size, 4);
 } excluded SEC(".maps");
+
+// For a window that ends between two switches, where the scheduler's book is not up to date.
+#define kBookUnread (~0ull)
 
 INLINE bool DropOnPurpose(u64 covered_ns) {
   if (!drop_per_mille || bpf_get_prandom_u32() % 1000 >= drop_per_mille) return false;
@@ -57,12 +60,12 @@ INLINE void FillWindow(struct WireWindow *window, struct WireThreadState *state,
   window->flags = state->window_flags;
   window->tid = task->pid;
   window->tgid = task->tgid;
-  window->start_boot_ns = task->start_boottime;
+  window->start_time_ns = task->start_time;
   window->sequence = state->sequence;
   window->start_mono_ns = state->window_start;
   window->end_mono_ns = end;
   window->on_cpu_ns = state->on_cpu_ns;
-  window->runtime_ns = runtime - state->runtime_base;
+  window->runtime_ns = runtime == kBookUnread ? kBookUnread : runtime - state->runtime_base;
   __builtin_memcpy(&window->context, &state->context, sizeof(window->context));
   __builtin_memcpy(window->short_ns, state->short_ns, sizeof(window->short_ns));
   __builtin_memcpy(window->short_count, state->short_count, sizeof(window->short_count));
@@ -203,7 +206,11 @@ static __attribute__((noinline)) int EmitWait(struct WireThreadState *state, str
       __builtin_memset(wait->occupants, 0, sizeof(wait->occupants));
       __builtin_memcpy(&wait->facts, &state->facts, sizeof(wait->facts));
       FillTarget(wait, state, task);
-      __builtin_memcpy(&wait->waker, &state->waker, sizeof(wait->waker));
+      if (state->waker.flags) {
+        __builtin_memcpy(&wait->waker, &state->waker, sizeof(wait->waker));
+      } else {
+        __builtin_memset(&wait->waker, 0, sizeof(wait->waker));
+      }
       if (state->wake) FillOccupants(wait, state, state->wake, now);
       bpf_ringbuf_submit(wait, BPF_RB_NO_WAKEUP);
       Count(kWireRecords, 1);
@@ -332,9 +339,7 @@ INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, b
   TakeFacts(state, task, layout, runnable, task_state);
   state->out = now;
   state->wake = runnable ? now : 0;
-  state->waker.tid = 0;
-  state->waker.tgid = 0;
-  state->waker.irq = 0;
+  state->waker.flags = 0;
 }
 
 INLINE void AddShort(struct WireThreadState *state, u32 class, u64 ns) {
@@ -404,6 +409,7 @@ int BPF_PROG(OnSwitch, bool preempt, struct task_struct *prev, struct task_struc
 INLINE void FillWaker(struct WireWaker *waker) {
   struct task_struct *current = bpf_get_current_task_btf();
   __builtin_memset(waker, 0, sizeof(*waker));
+  waker->flags = kWireWakerSeen;
   waker->tid = current->pid;
   waker->tgid = current->tgid;
   waker->syscall_number = -1;
@@ -416,7 +422,7 @@ INLINE void FillWaker(struct WireWaker *waker) {
   if (!current->pid) return;
   bpf_get_current_comm(waker->comm, sizeof(waker->comm));
   if (current->flags & kKernelThread) {
-    waker->is_kernel = 1;
+    waker->flags |= kWireWakerKernel;
     return;
   }
   struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(current);
@@ -456,7 +462,7 @@ INLINE void EmitThread(struct task_struct *task, struct task_struct *parent, u32
   record->parent_tid = parent->pid;
   record->parent_tgid = parent->tgid;
   record->at_mono_ns = bpf_ktime_get_ns();
-  record->start_boot_ns = task->start_boottime;
+  record->start_time_ns = task->start_time;
   record->exit_code = exit_code;
   record->pad = 0;
   bpf_probe_read_kernel(record->comm, sizeof(record->comm), task->comm);
@@ -508,7 +514,7 @@ int BPF_PROG(OnExit, struct task_struct *task) {
   if (state->started && !state->out) {
     state->on_cpu_ns += now - state->mark;
     state->mark = now;
-    EmitFlush(state, task, now, task->se.sum_exec_runtime);
+    EmitFlush(state, task, now, kBookUnread);
   }
   bool last = task->signal->live.counter == 0;
   if (last) {

@@ -159,7 +159,7 @@ struct task_struct {
   char comm[16];
   struct task_struct *real_parent;
   struct task_struct *group_leader;
-  u64 start_boottime;
+  u64 start_time;
   struct sched_entity se;
   bool throttled;
   unsigned in_iowait : 1;

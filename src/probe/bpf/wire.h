@@ -117,7 +117,7 @@ struct WireWindow {
   __u32 type;  // WireRecordType, first in every record
   __u32 flags;
   __u32 tid, tgid;
-  __u64 start_boot_ns;  // the thread's start: ids come back
+  __u64 start_time_ns;  // when the thread started, monotonic: ids come back
   __u64 sequence;
   __u64 start_mono_ns, end_mono_ns;
   __u64 on_cpu_ns;
@@ -175,12 +175,14 @@ struct WireTarget {
 };
 WIRE_ASSERT(sizeof(struct WireTarget) == 112);
 
+enum WireWakerFlags { kWireWakerSeen = 1, kWireWakerKernel = 2 };
+
 struct WireWaker {
   __u32 tid, tgid;
   __u8 irq;       // WireIrq bits
   __u8 softirq;   // its vector when kWireIrqSoft
   __u8 call;      // the waker's own WireCall
-  __u8 is_kernel;  // a kernel thread
+  __u8 flags;     // WireWakerFlags
   __s32 syscall_number;
   __u64 futex_address;
   struct WireContext context;
@@ -217,7 +219,7 @@ struct WireThreadRecord {
   __u32 tid, tgid;
   __u32 parent_tid, parent_tgid;
   __u64 at_mono_ns;
-  __u64 start_boot_ns;
+  __u64 start_time_ns;
   __s32 exit_code;
   __u32 pad;
   char comm[kWireCommBytes];
