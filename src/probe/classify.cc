@@ -37,6 +37,11 @@ Cause CauseOfSocket(const WireTarget& target, bool for_write) {
   return for_write ? Cause::kNetSend : Cause::kNetRecv;
 }
 
+bool IsNetworkSoftirq(const WireWaker& waker) {
+  return (waker.flags & kWireWakerSeen) && (waker.irq & kWireIrqSoft) &&
+         (waker.softirq == kNetRx || waker.softirq == kNetTx);
+}
+
 bool SendsToNetwork(uint8_t call) {
   return call == kWireCallSend || call == kWireCallWrite || call == kWireCallSendFile || call == kWireCallConnect;
 }
@@ -50,10 +55,10 @@ Cause CauseOfPoll(const WireWait& wait, bool for_write) {
     if (IsKind(target, S_IFIFO) || target.mode == 0 || NameOf(target) == "[eventfd]") return Cause::kIpc;
     if (NameOf(target) == "[timerfd]") return Cause::kSleep;
   }
+  if (IsNetworkSoftirq(wait.waker)) return for_write ? Cause::kNetSend : Cause::kNetRecv;
   switch (WakerKindOf(wait.waker)) {
-    case WakerKind::kNetwork: return for_write ? Cause::kNetSend : Cause::kNetRecv;
     case WakerKind::kTimer: return Cause::kSleep;
-    case WakerKind::kThread: return wait.waker.call == kWireCallSend ? Cause::kNetRecv : Cause::kIpc;
+    case WakerKind::kThread: return Cause::kIpc;
     default: return Cause::kUnexplained;
   }
 }

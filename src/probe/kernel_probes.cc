@@ -341,6 +341,7 @@ ProbeLosses KernelProbes::Losses() const {
   losses.threads_not_followed = state.threads_not_followed + state.Counter(kWireStorageFailed);
   losses.holes = state.Counter(kWireHoles);
   losses.holes_ns = state.Counter(kWireHolesNs);
+  losses.repaired = state.Counter(kWireRepaired);
   losses.maps_full =
       state.Counter(kWireProcessesFull) + state.Counter(kWireFlowsFull) + state.Counter(kWireRequestsFull);
   losses.contexts_unreadable = state.Counter(kWireContextUnreadable);

@@ -43,6 +43,7 @@ struct ProbeLosses {
   uint64_t dropped_on_purpose = 0, dropped_on_purpose_ns = 0;
   uint64_t threads_not_followed = 0;
   uint64_t holes = 0, holes_ns = 0;
+  uint64_t repaired = 0;  // switches that the kernel did not tell, timed by its books: nothing is lost
   uint64_t maps_full = 0;
   uint64_t contexts_unreadable = 0;
   uint64_t recursion_misses = 0;

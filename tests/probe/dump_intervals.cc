@@ -69,9 +69,9 @@ int main(int count, char** arguments) {
   for (const auto& one : recorded->batch.block_requests)
     fmt::print("block dev {:x} {} bytes {} us tid {}\n", one.device, one.size_bytes, (one.complete_mono_ns - one.issue_mono_ns) / 1000, one.tid);
   const auto& lost = recorded->losses;
-  fmt::print("{} ready, {} samples, {} records, {} switches; ring full {}, dropped {}, unfollowed {}, holes {} ({} ns), maps full {}, contexts unreadable {}, recursion {}, undecodable {}\n",
+  fmt::print("{} ready, {} samples, {} records, {} switches; ring full {}, dropped {}, unfollowed {}, holes {} ({} ns), repaired {}, maps full {}, contexts unreadable {}, recursion {}, undecodable {}\n",
              recorded->batch.sockets_ready.size(), recorded->batch.cpu_samples.size(), lost.records, lost.switches,
-             lost.ring_full, lost.dropped_on_purpose, lost.threads_not_followed, lost.holes, lost.holes_ns, lost.maps_full,
+             lost.ring_full, lost.dropped_on_purpose, lost.threads_not_followed, lost.holes, lost.holes_ns, lost.repaired, lost.maps_full,
              lost.contexts_unreadable, lost.recursion_misses, lost.undecodable);
   return 0;
 }

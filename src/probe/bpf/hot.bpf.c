@@ -322,26 +322,6 @@ INLINE void TakeFacts(struct WireThreadState *state, struct task_struct *task, c
   if (!facts->wait_class) facts->wait_class = ClassOfFile(facts->call, ModeOf(task, facts->fd));
 }
 
-INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, bool runnable, u32 task_state, u64 now) {
-  Count(kWireSwitches, 1);
-  if (!state->started) {
-    Start(state, task, now);
-    state->mark = now;
-  } else if (state->out) {
-    Hole(state, task, now);
-    state->mark = now;
-  }
-  u32 tgid = task->tgid;
-  struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
-  if (layout && (layout->flags & kWireHasContext)) LookAtContext(state, task, layout, now);
-  state->on_cpu_ns += now - state->mark;
-  state->mark = now;
-  TakeFacts(state, task, layout, runnable, task_state);
-  state->out = now;
-  state->wake = runnable ? now : 0;
-  state->waker.flags = 0;
-}
-
 INLINE void AddShort(struct WireThreadState *state, u32 class, u64 ns) {
   if (class >= kWireClasses) return;
   state->short_ns[class] += (u32)ns;
@@ -349,7 +329,8 @@ INLINE void AddShort(struct WireThreadState *state, u32 class, u64 ns) {
   state->has_short = 1;
 }
 
-INLINE void SwitchIn(struct task_struct *task, struct WireThreadState *state, u64 now) {
+static __attribute__((noinline)) int SwitchIn(struct WireThreadState *state, struct task_struct *task, u64 now) {
+  if (!state || !task) return 0;
   if (!state->started) {
     Start(state, task, now);
   } else if (!state->out) {
@@ -376,6 +357,44 @@ INLINE void SwitchIn(struct task_struct *task, struct WireThreadState *state, u6
   state->out = 0;
   state->early_wake = 0;
   state->mark = now;
+  return 0;
+}
+
+// Some kernels leave out the switch away from certain threads, and so the switch-in of whoever came next. The scheduler's
+// own book tells how long this thread has been on the CPU since then.
+INLINE void RepairSwitchIn(struct WireThreadState *state, struct task_struct *task, u64 now) {
+  u64 ran = task->se.sum_exec_runtime - state->runtime_out;
+  u64 earliest = state->wake > state->out ? state->wake : state->out;
+  if (earliest + ran > now) {
+    if (earliest > now || ran > now - state->out) {
+      Hole(state, task, now);
+      state->mark = now;
+      return;
+    }
+    ran = now - earliest;
+  }
+  Count(kWireRepaired, 1);
+  SwitchIn(state, task, now - ran);
+}
+
+INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, bool runnable, u32 task_state, u64 now) {
+  Count(kWireSwitches, 1);
+  if (!state->started) {
+    Start(state, task, now);
+    state->mark = now;
+  } else if (state->out) {
+    RepairSwitchIn(state, task, now);
+  }
+  u32 tgid = task->tgid;
+  struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
+  if (layout && (layout->flags & kWireHasContext)) LookAtContext(state, task, layout, now);
+  state->on_cpu_ns += now - state->mark;
+  state->mark = now;
+  TakeFacts(state, task, layout, runnable, task_state);
+  state->out = now;
+  state->runtime_out = task->se.sum_exec_runtime;
+  state->wake = runnable ? now : 0;
+  state->waker.flags = 0;
 }
 
 INLINE void NoteOccupant(struct task_struct *next, u64 now) {
@@ -401,7 +420,7 @@ int BPF_PROG(OnSwitch, bool preempt, struct task_struct *prev, struct task_struc
   // Sleeping states carry high flag bits (0x2001): only the low byte says whether it could have run on.
   if (state) SwitchOut(prev, state, preempt || !(prev_state & 0xff), prev_state, now);
   state = FollowedState(next);
-  if (state) SwitchIn(next, state, now);
+  if (state) SwitchIn(state, next, now);
   NoteOccupant(next, now);
   return 0;
 }

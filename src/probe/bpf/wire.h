@@ -87,6 +87,7 @@ enum WireCounter {
   kWireStorageFailed,      // threads for which no state could be made
   kWireHoles,              // switches that were not seen: the thread's state did not fit
   kWireHolesNs,            //
+  kWireRepaired,           // switch-ins that were not seen, but timed by the scheduler's book
   kWireProcessesFull,      // process layouts that found no room
   kWireFlowsFull,          // sockets that found no room
   kWireContextUnreadable,  // published records that could not be read
@@ -301,6 +302,7 @@ struct WireThreadState {
   __u64 mark;  // up to here its CPU time is booked
   __u64 on_cpu_ns;
   __u64 runtime_base;
+  __u64 runtime_out;  // the scheduler's book when it left the CPU
   __u64 out;  // 0 while it runs
   __u64 wake;
   __u64 early_wake;     // a waking that came while it was still on its way out
@@ -319,7 +321,7 @@ struct WireThreadState {
   struct WireWaitFacts facts;
   struct WireWaker waker;
 };
-WIRE_ASSERT(sizeof(struct WireThreadState) == 112 + 32 + 160 + 48 + 56 + 88);
+WIRE_ASSERT(sizeof(struct WireThreadState) == 120 + 32 + 160 + 48 + 56 + 88);
 
 struct WireCpuSlot {
   __u64 since_mono_ns;
