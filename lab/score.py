@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.case import Accept
 
-_PREFIX = re.compile(r"^(execute_task|execute_tool|invoke_agent) ")
+_PREFIX = re.compile(r"^(execute_task|execute_tool|invoke_agent|vector_db_retrieve) ")
 _SUFFIX = re.compile(r"\.(workflow|task|tool|agent|chain|retriever|langchain\.(workflow|task))$")
 
 

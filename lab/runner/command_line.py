@@ -79,8 +79,9 @@ def _line(result: dict[str, Any]) -> str:
     if "failed" in result:
         return f"{head} FAILED: {result['failed']}"
     told = result["truth"]
-    latency = told["latency_ms"]
+    latency, cpu = told["latency_ms"], told["evidence"]["cpu"]
     text = (f"{head} {told['requests']} requests, p50 {latency['p50']:.0f} p99 {latency['p99']:.0f} ms, "
+            f"CPU {100 * cpu['ours']:.0f} % (others {100 * cpu['others']:.0f}), "
             f"hit {100 * told['hit_share']:.1f} %")
     if told["hit"]:
         text += (f" (hit p50 {told['hit_ms']['p50']:.0f} ms, others {told['other_ms']['p50']:.0f}; "

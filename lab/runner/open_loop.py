@@ -33,9 +33,17 @@ class Connections:
         self._where = (host, port)
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection(*self._where)
+
     async def exchange(self, head: bytes, body: bytes) -> tuple[int, int, bytes]:
         """(status, time of the first byte, body) of one request."""
-        reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(*self._where)
+        reader, writer = await self._connection()
         try:
             writer.write(head + body)
             status_line = await reader.readline()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import disk, network, paths, services, truth
+from . import cpu, disk, network, paths, services, truth
 from .case import Case, Surroundings
 
 READY_TIMEOUT_S = 150.0
@@ -82,12 +82,16 @@ class Session:
             preexec_fn=lambda: os.nice(CLIENT_NICE),
         )
         self._others.append(client)
+        assert self._server is not None
+        meter = cpu.Meter(self._server.pid, client.pid)
         while client.poll() is None:
-            time.sleep(0.2)
-            if self._server is None or self._server.poll() is not None:
+            usage = meter.read()
+            time.sleep(1.0)
+            if self._server.poll() is not None:
                 raise RunFailed(f"the service ended under load, see {self.folder}")
         if client.returncode != 0:
             raise RunFailed(f"the client failed ({client.returncode}), see {self.folder}")
+        self._fault.evidence["cpu"] = usage
         self._fault.stop()
         time.sleep(SETTLE_S)
         self._stop_service()

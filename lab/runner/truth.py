@@ -17,6 +17,8 @@ from .case import Case, Row
 TAIL_HITS_MIN = 0.8
 SLOWDOWN_MIN = 2.0
 ERROR_SHARE_MAX = 0.01
+# A machine that is this busy with other people's work has another cause of its own.
+OTHERS_CPU_SHARE_MAX = 0.15
 
 
 def step(row: Row, name: str) -> dict[str, Any] | None:
@@ -69,6 +71,9 @@ def judge(case: Case, rows: list[Row], evidence: dict[str, Any], client: dict[st
     void = [f"the client was the bottleneck: {reason}" for reason in client["bottleneck"]]
     if len(rows) - len(good) > ERROR_SHARE_MAX * len(rows):
         void.append(f"{len(rows) - len(good)} of {len(rows)} requests failed")
+    others_cpu = evidence["cpu"]["others"]
+    if others_cpu > OTHERS_CPU_SHARE_MAX:
+        void.append(f"others used {100 * others_cpu:.0f} % of the machine")
     share = len(hits) / max(1, len(good))
     tail_share = len(hits.intersection(slowest)) / len(slowest)
     if case.hit_share is not None:
