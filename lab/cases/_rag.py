@@ -48,3 +48,7 @@ def _spread(rng: random.Random, requests: int, one_in: int) -> list[int]:
     if one_in == 0:
         return []
     return [s + rng.randrange(one_in // 2, one_in) for s in range(0, requests - one_in + 1, one_in)]
+
+
+# The party at the other end of a Chroma query, by address, process or device.
+CHROMA = (("peer", ":8000"), ("peer", "chroma"), ("process", "chroma"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,11 +18,11 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableParallel
-from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 import corpus
 import truth_log
 from chroma_client import ChromaSearch
+from chunking import Chunker
 from embedding import Embedder
 
 PASSAGES = 1600
@@ -32,7 +31,6 @@ ARCHIVE_PROBES = 2
 EMBED_THREADS = 4
 INDEX_THREADS = 48
 CHUNK_THREADS = 2
-CHUNK_TOKENS = 160
 
 T = TypeVar("T")
 
@@ -58,11 +56,6 @@ class Ask:
 async def _in_pool(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     context = contextvars.copy_context()
     return await asyncio.get_running_loop().run_in_executor(pool, context.run, work)
-
-
-def _count_tokens(text: str) -> int:
-    """Words and punctuation marks, as the splitter's budget counts them."""
-    return sum(1 for _ in re.finditer(r"\w+|[^\w\s]", text))
 
 
 class _AskRetriever(BaseRetriever):
@@ -125,9 +118,7 @@ class Retrieval:
         self._embed_pool = ThreadPoolExecutor(EMBED_THREADS, thread_name_prefix="embed")
         self._index_pool = ThreadPoolExecutor(INDEX_THREADS, thread_name_prefix="index")
         self._chunk_pool = ThreadPoolExecutor(CHUNK_THREADS, thread_name_prefix="chunk")
-        self._splitter = RecursiveCharacterTextSplitter(
-            chunk_size=CHUNK_TOKENS, chunk_overlap=CHUNK_TOKENS // 4, length_function=_count_tokens
-        )
+        self._chunker = Chunker()
         self._chunk = RunnableLambda(self._chunk_upload, name="chunk")
         self.chain: Runnable[Ask, list[Document]] = (
             RunnableLambda(self._embed, name="embed")
@@ -147,7 +138,7 @@ class Retrieval:
     async def _chunk_upload(self, ask: Ask) -> Ask:
         def work() -> list[str]:
             with truth_log.step("chunk"):
-                return self._splitter.split_text(ask.document or "")
+                return self._chunker.split(ask.document or "")
 
         ask.chunks = await _in_pool(self._chunk_pool, work)
         return ask
