@@ -71,6 +71,9 @@ def operation(name: str) -> Callable[[Handler], Handler]:
             return handler
         from langsmith import traceable
 
-        return traceable(name=name, run_type="chain")(handler)
+        # An upload does not belong into a trace.
+        return traceable(
+            name=name, run_type="chain", process_inputs=lambda i: {"question": i["question"].question}
+        )(handler)
 
     return wrap

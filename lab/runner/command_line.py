@@ -1,4 +1,4 @@
-"""lab list | setup | run | clean."""
+"""The lab's commands: what can be run, and how the results are told."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ import score
 
 from . import case, paths, services, session
 
+# The demo's load lasts 45 seconds.
+DEMO_CASE, DEMO_REQUESTS = "gil", 1125
+
 EPILOG = """exit status of run: 0 every scored run was right (or nothing was scored), 1 one was
 wrong, void or failed, 2 wrong usage"""
 
@@ -26,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the cases")
     commands.add_parser("setup", help="install the pinned parts and build the data, once")
+    demo = commands.add_parser("demo", help="record one case and print tailspan's answer")
+    demo.add_argument("--tailspan", metavar="PATH", help="the program (default: from PATH)")
     commands.add_parser("clean", help="remove what crashed runs left on this host, and old run folders")
     run = commands.add_parser("run", help="run cases and score tailspan's answers")
     run.add_argument("names", nargs="+", metavar="NAME", help="cases, or `all`")
@@ -40,6 +45,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--keep", action="store_true", help="keep recordings also of right runs")
     run.add_argument("--keep-bodies", action="store_true", help="with --no-record: keep what was exported")
     return parser
+
+
+def _check_host() -> None:
+    if os.geteuid() != 0:
+        raise SystemExit("lab: needs root (namespaces, packet rules, cgroups)")
+    missing = [tool for tool in ("ip", "tc", "iptables") if shutil.which(tool) is None]
+    if missing:
+        raise SystemExit(f"lab: no {', '.join(missing)}: apt-get install iproute2 iptables")
 
 
 def _tailspan(given: str | None) -> str:
@@ -122,8 +135,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if os.geteuid() != 0:
-        raise SystemExit("lab: run needs root (namespaces, packet rules, cgroups)")
+    _check_host()
     chosen = case.names() if arguments.names == ["all"] else arguments.names
     try:
         cases = [case.load(name) for name in chosen]
@@ -150,6 +162,30 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if all(_state(r) in ("right", "unscored") for r in results) else 1
 
 
+def _demo(tailspan: str) -> int:
+    """The README's first command: one fault, recorded, and tailspan's words about it."""
+    _check_host()
+    one = case.load(DEMO_CASE)
+    print("demo: setting up the service (minutes the first time)", file=sys.stderr)
+    services.set_up(one.service)
+    session.sweep()
+    run = session.Session(one, 1, session.Options(tailspan, requests=DEMO_REQUESTS))
+    load_s = DEMO_REQUESTS / one.rate_rps
+    print(f"demo: tailspan run -- {one.service} under load for {load_s:.0f} s: {one.summary}", file=sys.stderr)
+    try:
+        outcome = run.run()
+        print(run.answer())
+        latency = outcome.truth["latency_ms"]
+        print(f"demo: the client saw p50 {latency['p50']:.0f} ms, p99 {latency['p99']:.0f} ms; the recording "
+              f"is {run.folder / 'recording.duckdb'}", file=sys.stderr)
+    except session.RunFailed as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    finally:
+        run.close(keep_recording=True)
+    return 0
+
+
 def _clean() -> None:
     session.sweep()
     shutil.rmtree(paths.RUNS, ignore_errors=True)
@@ -168,6 +204,8 @@ def main() -> int:
         for name in services.SERVICES:
             services.set_up(name)
         print(f"lab: set up in {time.monotonic() - start:.0f} s")
+    elif arguments.command == "demo":
+        return _demo(_tailspan(arguments.tailspan))
     elif arguments.command == "clean":
         _clean()
     else:

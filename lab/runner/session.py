@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import cpu, disk, network, paths, services, truth
+from . import cpu, disk, lifeline, network, paths, services, truth
 from .case import Case, Surroundings
 
 READY_TIMEOUT_S = 150.0
@@ -79,7 +79,7 @@ class Session:
         client = subprocess.Popen(
             [sys.executable, str(paths.LAB / "runner/open_loop.py"), str(plan_path),
              str(self.folder / "client.json")],
-            preexec_fn=lambda: os.nice(CLIENT_NICE),
+            preexec_fn=lifeline.tied(CLIENT_NICE),
         )
         self._others.append(client)
         assert self._server is not None
@@ -101,7 +101,7 @@ class Session:
         return outcome
 
     def _command(self) -> list[str]:
-        serve = [str(self._service.folder / "serve"), str(self.folder)]
+        serve = [sys.executable, str(self._service.folder / "serve"), str(self.folder)]
         if self._options.tailspan is None:
             return serve
         as_root = ["--as-root"] if "SUDO_USER" in os.environ else []
@@ -125,7 +125,7 @@ class Session:
         log = (self.folder / "serve.log").open("wb")
         self._server = subprocess.Popen(
             self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=outside,
-            cwd=self.folder,
+            cwd=self.folder, preexec_fn=lifeline.tied(),
         )
         path = self.folder / "ready.json"
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -142,7 +142,7 @@ class Session:
         if self._options.keep_bodies:
             (self.folder / "bodies").mkdir()
             command.append(str(self.folder / "bodies"))
-        self._others.append(subprocess.Popen(command))
+        self._others.append(subprocess.Popen(command, preexec_fn=lifeline.tied()))
         while not (where.exists() and where.read_text()):
             time.sleep(0.02)
         url = where.read_text()
@@ -194,6 +194,12 @@ class Session:
         except ValueError:
             words = done.stderr.decode(errors="replace").strip()
             raise RunFailed(f"tailspan explain ended with {done.returncode}: {words}") from None
+
+    def answer(self) -> str:
+        """tailspan's own words about the recording."""
+        command = [str(self._options.tailspan), "explain", str(self._recording), "--operation",
+                   self._case.operation]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
 
     def close(self, keep_recording: bool) -> None:
         """Ends every process of the run and removes what it changed on the host."""
