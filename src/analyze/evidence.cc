@@ -7,9 +7,12 @@
 #include <unordered_map>
 
 #include "analyze/patterns.h"
+#include "base/text.h"
 
 namespace tailspan::analyze {
 namespace {
+
+using base::DurationText;
 
 constexpr double kConfidentMin = 0.8;  // below: how the blame is known speaks against it
 constexpr double kSummedNote = 0.1;    // of the line's time
@@ -98,31 +101,6 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
 
 }  // namespace
 
-std::string DurationText(double ns) {
-  const double a = std::abs(ns);
-  if (a >= 9.995e9) return fmt::format("{:.1f} s", ns / 1e9);
-  if (a >= 0.9995e9) return fmt::format("{:.2f} s", ns / 1e9);
-  if (a >= 9.95e6) return fmt::format("{:.0f} ms", ns / 1e6);
-  if (a >= 0.9995e6) return fmt::format("{:.1f} ms", ns / 1e6);
-  if (a >= 1e3) return fmt::format("{:.0f} us", ns / 1e3);
-  return fmt::format("{:.0f} ns", ns);
-}
-
-std::string PartyText(const model::Blame& blame) {
-  switch (blame.kind) {
-    case model::BlameKind::kNone:
-      return "no one known";
-    case model::BlameKind::kSelf:
-      return "itself";
-    case model::BlameKind::kTimer:
-      return "a timer";
-    case model::BlameKind::kSpan:
-      return fmt::format("`{}`", blame.name);
-    default:
-      return fmt::format("{} {}", model::BlameKindName(blame.kind), blame.name);
-  }
-}
-
 std::string PhaseOf(const std::string& span) {
   static constexpr std::pair<const char*, const char*> kPhases[] = {
       {"load_model", "model load"},
@@ -207,7 +185,7 @@ void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const Ord
   }
 
   const Pattern& pattern = PatternFor(finding->cause, finding->blame.kind);
-  const std::string party = PartyText(finding->blame);
+  const std::string party = model::BlameText(finding->blame);
   std::string wait = pattern.wait, missing = pattern.missing;
   finding->pattern = pattern.id;
   finding->fix = pattern.fix;

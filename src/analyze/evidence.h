@@ -35,10 +35,4 @@ void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const Ord
 // The AI phase that a span's name speaks of; empty when none.
 std::string PhaseOf(const std::string& span);
 
-// "event loop step of `chunk`", for sentences: the blamed party of a finding.
-std::string PartyText(const model::Blame& blame);
-
-// "812 ms", "1.2 s", "40 us".
-std::string DurationText(double ns);
-
 }  // namespace tailspan::analyze

@@ -13,6 +13,7 @@
 #include "analyze/replay.h"
 #include "analyze/verdict.h"
 #include "analyze/what_if.h"
+#include "base/text.h"
 
 namespace tailspan::analyze {
 namespace {
@@ -226,7 +227,7 @@ void FillFindings(const Population& population, const Attribution& answer, const
 
 std::string FaultReason(const Explanation& e, const Finding& f) {
   std::string wait = PatternFor(f.cause, f.blame.kind).wait;
-  if (const size_t at = wait.find("{}"); at != std::string::npos) wait.replace(at, 2, PartyText(f.blame));
+  if (const size_t at = wait.find("{}"); at != std::string::npos) wait.replace(at, 2, model::BlameText(f.blame));
   std::string text = fmt::format("{}: `{}` {}, {:.0f} % of what P{:g} has over the {} ({:.0f}-{:.0f} %)",
                                  model::CauseName(f.cause), f.span, wait, f.group_share_of_excess * 100,
                                  e.quantile * 100, e.reference == "typical" ? "typical request" : e.reference,
@@ -280,7 +281,7 @@ void AddNotes(const ExplainOptions& options, const Population& failed, const Att
   if (out->reference == "baseline") out->notes.push_back("the baseline's own uncertainty is not in the intervals");
   if (failed.size() > 0) {
     out->notes.push_back(fmt::format("{} failed or cancelled requests are not in these figures; their median took {}",
-                                     failed.size(), DurationText(failed.total_ns[(failed.size() - 1) / 2])));
+                                     failed.size(), base::DurationText(failed.total_ns[(failed.size() - 1) / 2])));
   }
   if (answer.dependence.block_length > 1) {
     out->notes.push_back(fmt::format("slow requests come together (p = {:.2g}): intervals from blocks of {} requests",
