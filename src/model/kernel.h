@@ -139,6 +139,15 @@ struct Retransmission {
   uint32_t segments = 1;        // growth of total_retrans
 };
 
+// A descriptor that is a socket, from when it was first seen so until the next entry for the same descriptor.
+struct SocketInfo {
+  int32_t pid = 0;
+  int32_t fd = -1;
+  int64_t from_mono_ns = 0;
+  uint64_t inode = 0;
+  SocketAddress local, remote;
+};
+
 struct SocketReady {
   int64_t at_mono_ns = 0;
   uint64_t inode = 0;
