@@ -115,7 +115,7 @@ class Load {
     for (size_t i = 0; i < pieces; ++i) {
       model::LedgerPiece piece;
       piece.start_ns = ledger.duration_ns, piece.end_ns = ledger.duration_ns += 1 + random_() % 900'000;
-      piece.span_id = random_(), piece.path = random_() % 3;
+      piece.span_id = random_(), piece.path = static_cast<uint32_t>(random_() % 3);
       piece.cause = static_cast<model::Cause>(random_() % 20);
       piece.blame = {model::BlameKind::kSpan,
                      "tokenize",
