@@ -8,9 +8,6 @@
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
 #define Py_BUILD_CORE
 #include <internal/pycore_frame.h>
-#if PY_VERSION_HEX >= 0x030D0000
-#include <internal/pycore_traceback.h>
-#endif
 #undef Py_BUILD_CORE
 #elif PY_VERSION_HEX < 0x030B0000
 #include <frameobject.h>
@@ -120,12 +117,4 @@ int CallSiteSkip(PyObject* function) {
   skipped[skipped_count++] = (PyCodeObject*)code;
   ForgetSites();
   return 0;
-}
-
-void AddTraceback(const char* function, const char* file, int line) {
-#if TAILSPAN_KNOWN_PYTHON
-  _PyTraceback_Add(function, file, line);
-#else
-  (void)function, (void)file, (void)line;
-#endif
 }

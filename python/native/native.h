@@ -48,9 +48,6 @@ void RestoreOuter(struct TailspanThreadState* state, const Outer* outer, uint64_
 /* Who made it ready: the innermost Python function that is no part of asyncio's way to a handle. */
 uint16_t CallSite(void);
 int CallSiteSkip(PyObject* function); /* 0, or -1 with an exception; a non-function is ignored */
-/* Adds the frame of stock Handle._run to the traceback of the current exception. */
-void AddTraceback(const char* function, const char* file, int line);
-
 /* What is remembered of a handle from its making to its run. */
 typedef struct Origin {
   uint64_t ready_ns, waker_step, waker_span, task;
