@@ -12,9 +12,7 @@ PyTypeObject* handle_type;
 PyTypeObject* timer_type;
 
 static Py_ssize_t handle_origin_at, timer_origin_at;
-static struct {
-  Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled;
-} at;
+static struct { Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled; } at;
 static PyObject *stock_handle_init, *stock_timer_init, *stock_run;
 static PyObject *debug_name, *get_debug_name;
 
@@ -131,8 +129,7 @@ static int StockInit(PyObject* self, PyObject* when, PyObject* callback, PyObjec
   return done ? 0 : -1;
 }
 
-static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop,
-                PyObject* context) {
+static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop, PyObject* context) {
   int debug = LoopDebugs(loop);
   if (debug < 0) return -1;
   if (debug) {
@@ -229,7 +226,7 @@ static uint64_t ReadyTime(PyObject* self, const Origin* origin, const struct Tai
 
 void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t span, uint64_t start_ns,
               uint64_t end_ns, const Outer* outer) {
-  if (outer->forks != tailspan_forks) return; /* forked within: the parent writes this step */
+  if (outer->forks != tailspan_forks) return;  /* forked within: the parent writes this step */
   int known = origin->forks == tailspan_forks; /* made before a fork: its ids are the parent's */
   struct TailspanRingRecord* record = tailspan_begin(state, TAILSPAN_STEP, origin->kind);
   record->ready_ns = origin->ready_ns;
@@ -250,8 +247,7 @@ void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t 
 /* Stands for a moment in the place of a handle's context, so that stock _run meets the exception that its callback has
  * raised already: frames, messages and the way to the loop's handler are the running version's own. */
 typedef struct Replay {
-  PyObject_HEAD
-  PyObject *handle, *context, *args; /* what to put back */
+  PyObject_HEAD PyObject *handle, *context, *args; /* what to put back */
   PyObject *type, *value, *traceback;
 } Replay;
 
@@ -404,8 +400,8 @@ static int FindMembers(PyObject* handle, PyObject* timer) {
 }
 
 static PyTypeObject* MakeType(const char* name, PyObject* base, Py_ssize_t origin_at, PyType_Slot* slots) {
-  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      slots};
   PyTypeObject* type = (PyTypeObject*)PyType_FromSpecWithBases(&spec, base);
   if (type) type->tp_vectorcall = MakeHandle;
   return type;
