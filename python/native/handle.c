@@ -12,13 +12,9 @@ PyTypeObject* handle_type;
 PyTypeObject* timer_type;
 
 static Py_ssize_t handle_origin_at, timer_origin_at;
-static struct {
-  Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled;
-} at;
-static PyObject *stock_handle_init, *stock_timer_init, *on_exception;
+static struct { Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled; } at;
+static PyObject *stock_handle_init, *stock_timer_init, *stock_run;
 static PyObject *debug_name, *get_debug_name;
-static const char* events_file; /* for the frame of stock _run */
-static int run_line;
 
 static PyTypeObject* wrapper_type; /* asyncio's C wrapper of a task's step, once seen */
 static Py_ssize_t wrapper_task_at;
@@ -133,8 +129,7 @@ static int StockInit(PyObject* self, PyObject* when, PyObject* callback, PyObjec
   return done ? 0 : -1;
 }
 
-static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop,
-                PyObject* context) {
+static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop, PyObject* context) {
   int debug = LoopDebugs(loop);
   if (debug < 0) return -1;
   if (debug) {
@@ -231,7 +226,7 @@ static uint64_t ReadyTime(PyObject* self, const Origin* origin, const struct Tai
 
 void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t span, uint64_t start_ns,
               uint64_t end_ns, const Outer* outer) {
-  if (outer->forks != tailspan_forks) return; /* forked within: the parent writes this step */
+  if (outer->forks != tailspan_forks) return;  /* forked within: the parent writes this step */
   int known = origin->forks == tailspan_forks; /* made before a fork: its ids are the parent's */
   struct TailspanRingRecord* record = tailspan_begin(state, TAILSPAN_STEP, origin->kind);
   record->ready_ns = origin->ready_ns;
@@ -249,20 +244,84 @@ void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t 
   tailspan_finish(state, record);
 }
 
-/* What stock _run does with the exception that is set: to the loop's handler, or on when it ends the program. */
-static PyObject* HandleFailed(PyObject* self) {
-  AddTraceback("_run", events_file, run_line);
-  if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return NULL;
+/* Stands for a moment in the place of a handle's context, so that stock _run meets the exception that its callback has
+ * raised already: frames, messages and the way to the loop's handler are the running version's own. */
+typedef struct Replay {
+  PyObject_HEAD PyObject *handle, *context, *args; /* what to put back */
+  PyObject *type, *value, *traceback;
+} Replay;
+
+static PyTypeObject* replay_type;
+
+static PyObject* ReplayRun(PyObject* self, PyObject* args, PyObject* kwargs) {
+  (void)args, (void)kwargs;
+  Replay* replay = (Replay*)self;
+  SetMember(replay->handle, at.context, replay->context);
+  SetMember(replay->handle, at.args, replay->args);
+  PyErr_Restore(replay->type, replay->value, replay->traceback);
+  replay->type = replay->value = replay->traceback = NULL;
+  return NULL;
+}
+
+static void ReplayDealloc(PyObject* self) {
+  Replay* replay = (Replay*)self;
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(replay->handle);
+  Py_XDECREF(replay->context);
+  Py_XDECREF(replay->args);
+  Py_XDECREF(replay->type);
+  Py_XDECREF(replay->value);
+  Py_XDECREF(replay->traceback);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyMethodDef replay_methods[] = {
+    {"run", (PyCFunction)(void (*)(void))ReplayRun, METH_VARARGS | METH_KEYWORDS, NULL}, {NULL, NULL, 0, NULL}};
+static PyType_Slot replay_slots[] = {{Py_tp_dealloc, ReplayDealloc}, {Py_tp_methods, replay_methods}, {0, NULL}};
+static PyType_Spec replay_spec = {"tailspan._context.Replay", sizeof(Replay), 0, Py_TPFLAGS_DEFAULT, replay_slots};
+
+static PyObject* HandleFailed(PyObject* self, PyObject* context) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback) PyException_SetTraceback(value, traceback);
-  PyObject* stack[2] = {self, value};
-  PyObject* result = PyObject_Vectorcall(on_exception, stack, 2, NULL);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
+  Replay* replay = (Replay*)replay_type->tp_alloc(replay_type, 0);
+  if (!replay) {
+    PyErr_Restore(type, value, traceback);
+    return NULL;
+  }
+  replay->type = type;
+  replay->value = value;
+  replay->traceback = traceback;
+  replay->handle = Py_NewRef(self);
+  replay->context = Py_NewRef(context);
+  PyObject* args = *Member(self, at.args);
+  replay->args = Py_NewRef(args ? args : Py_None); /* None when the callback cancelled its own handle */
+  if (!args || !PyTuple_Check(args)) {
+    PyObject* none = PyTuple_New(0);
+    Py_XSETREF(*Member(self, at.args), none);
+  }
+  SetMember(self, at.context, (PyObject*)replay);
+  PyObject* result = PyObject_CallOneArg(stock_run, self);
+  Py_DECREF(replay);
   return result;
+}
+
+/* The thread turns to the step; returns the span it has in it. */
+static uint64_t BeginStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t start_ns) {
+  state->step = step;
+  state->task = origin->task;
+  state->slot->start_ns = start_ns;
+  state->slot->span = state->span;
+  state->slot->task = origin->task;
+  state->slot->step = step;
+  return state->span;
+}
+
+static void PublishCellOf(PyObject* context, struct TailspanThreadState* state, uint64_t now_ns) {
+  PyObject* value = PyObject_GetItem(context, current_var);
+  if (!value) PyErr_Clear();
+  PublishQuiet(state, value && Py_TYPE(value) == cell_type ? LiveCell((Cell*)value) : NULL, now_ns);
+  Py_XDECREF(value);
 }
 
 static PyObject* HandleRun(PyObject* self, PyObject* unused) {
@@ -272,8 +331,7 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   Origin* own = HandleOrigin(self);
   PyObject *context = *Member(self, at.context), *callback = *Member(self, at.callback), *args = *Member(self, at.args);
   if (!context || !callback || !args || !PyTuple_Check(args)) {
-    PyErr_SetString(PyExc_RuntimeError, "the handle was cancelled or never initialised");
-    return HandleFailed(self);
+    return PyObject_CallOneArg(stock_run, self); /* cancelled, or never initialised: fails as it always did */
   }
   Py_INCREF(self);
   Py_INCREF(context);
@@ -286,16 +344,16 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   Origin origin = *own; /* the callback may run this very handle again, or make it ready again */
   origin.ready_ns = ReadyTime(self, own, state, start_ns);
   own->flags = TAILSPAN_READY_BOUND; /* from the second run on; I/O sets its time with each poll */
+  /* A handle of debug mode keeps the stack it was made on: there even the frame of stock _run must be real. */
+  int debug = *Member(self, at.source_traceback) != Py_None && *Member(self, at.source_traceback) != NULL;
   PyObject* result = NULL;
-  if (PyContext_Enter(context) == 0) {
+  if (debug) {
+    PublishCellOf(context, state, start_ns);
+    span = BeginStep(state, &origin, step, start_ns);
+    result = PyObject_CallOneArg(stock_run, self);
+  } else if (PyContext_Enter(context) == 0) {
     PublishQuiet(state, RunningCell(), start_ns);
-    span = state->span;
-    state->step = step;
-    state->task = origin.task;
-    state->slot->start_ns = start_ns;
-    state->slot->span = span;
-    state->slot->task = origin.task;
-    state->slot->step = step;
+    span = BeginStep(state, &origin, step, start_ns);
     result = PyObject_Vectorcall(callback, ((PyTupleObject*)args)->ob_item, (size_t)PyTuple_GET_SIZE(args), NULL);
     if (PyContext_Exit(context) < 0) Py_CLEAR(result);
   }
@@ -305,8 +363,8 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   if (result) {
     Py_DECREF(result);
     result = Py_NewRef(Py_None);
-  } else {
-    result = HandleFailed(self);
+  } else if (!debug) {
+    result = HandleFailed(self, context);
   }
   Py_DECREF(args);
   Py_DECREF(callback);
@@ -341,47 +399,22 @@ static int FindMembers(PyObject* handle, PyObject* timer) {
          (at.when = MemberOffset(timer, "_when")) < 0 || (at.scheduled = MemberOffset(timer, "_scheduled")) < 0;
 }
 
-/* The exception path in Python: it is rare, and it must say the same as the running version's own. */
-static const char exception_source[] =
-    "from asyncio import format_helpers\n"
-    "_takes_debug = 'debug' in format_helpers._format_callback_source.__code__.co_varnames\n"
-    "def on_exception(handle, exc):\n"
-    "    more = {'debug': handle._loop.get_debug()} if _takes_debug else {}\n"
-    "    cb = format_helpers._format_callback_source(handle._callback, handle._args, **more)\n"
-    "    context = {'message': f'Exception in callback {cb}', 'exception': exc, 'handle': handle}\n"
-    "    if handle._source_traceback:\n"
-    "        context['source_traceback'] = handle._source_traceback\n"
-    "    handle._loop.call_exception_handler(context)\n";
-
-static int MakeExceptionPath(void) {
-  PyObject* globals = PyDict_New();
-  PyObject* done = NULL;
-  if (globals && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0) {
-    done = PyRun_String(exception_source, Py_file_input, globals, globals);
-  }
-  on_exception = done ? Py_XNewRef(PyDict_GetItemString(globals, "on_exception")) : NULL;
-  Py_XDECREF(done);
-  Py_XDECREF(globals);
-  return on_exception ? 0 : -1;
-}
-
-/* File and line of `self._context.run(...)` in stock _run: the third line of the function in all known versions. */
-static int FindStockRun(PyObject* handle) {
-  PyObject* run = PyObject_GetAttrString(handle, "_run");
-  PyObject* code = run ? PyObject_GetAttrString(run, "__code__") : NULL;
-  Py_XDECREF(run);
-  if (!code) return -1;
-  events_file = PyUnicode_AsUTF8(((PyCodeObject*)code)->co_filename); /* lives as long as `code`, which we keep */
-  run_line = ((PyCodeObject*)code)->co_firstlineno + 2;
-  return events_file ? 0 : -1;
-}
-
 static PyTypeObject* MakeType(const char* name, PyObject* base, Py_ssize_t origin_at, PyType_Slot* slots) {
-  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      slots};
   PyTypeObject* type = (PyTypeObject*)PyType_FromSpecWithBases(&spec, base);
   if (type) type->tp_vectorcall = MakeHandle;
   return type;
+}
+
+/* Our TimerHandle derives from the stock one, whose layout it extends, so it cannot derive from our Handle as well. It
+ * stands in its order of resolution all the same, last, so that timers are handles to isinstance and issubclass. */
+static int MakeTimersHandles(PyObject* handle, PyObject* timer) {
+  PyObject* order = PyTuple_Pack(5, timer_type, timer, handle, handle_type, &PyBaseObject_Type);
+  if (!order) return -1;
+  Py_SETREF(timer_type->tp_mro, order);
+  PyType_Modified(timer_type);
+  return 0;
 }
 
 static PyTypeObject* TypeFrom(PyObject* module, const char* name) {
@@ -398,7 +431,9 @@ int HandleSetup(PyObject* events_module) {
   PyObject* tasks = PyImport_ImportModule("asyncio.tasks");
   PyObject* accelerator = PyImport_ImportModule("_asyncio");
   if (!accelerator) PyErr_Clear();
-  int bad = !handle || !timer || !tasks || FindMembers(handle, timer) || FindStockRun(handle) || MakeExceptionPath();
+  int bad = !handle || !timer || !tasks || FindMembers(handle, timer) ||
+            !(stock_run = PyObject_GetAttrString(handle, "_run")) ||
+            !(replay_type = (PyTypeObject*)PyType_FromSpec(&replay_spec));
   if (!bad) {
     c_task_type = TypeFrom(accelerator, "Task");
     py_task_type = TypeFrom(tasks, "_PyTask");
@@ -410,7 +445,7 @@ int HandleSetup(PyObject* events_module) {
     timer_origin_at = ((PyTypeObject*)timer)->tp_basicsize;
     handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
     timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
-    bad = !handle_type || !timer_type || !stock_handle_init || !stock_timer_init;
+    bad = !handle_type || !timer_type || !stock_handle_init || !stock_timer_init || MakeTimersHandles(handle, timer);
   }
   Py_XDECREF(handle);
   Py_XDECREF(timer);

@@ -75,7 +75,8 @@ model::StepKind KindOf(const TailspanRingRecord& record) {
 
 bool IsPlausible(const TailspanRingRecord& record, int64_t now_ns) {
   const uint64_t limit = static_cast<uint64_t>(now_ns + kFutureMaxNs);
-  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_GC || record.tid == 0 || record.tid > INT32_MAX) return false;
+  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_GC || record.tid == 0 || record.tid > INT32_MAX)
+    return false;
   if (record.end_ns > limit || record.start_ns > record.end_ns || record.start_ns == 0 ||
       record.end_ns - record.start_ns > static_cast<uint64_t>(kStepMaxNs)) {
     return false;
@@ -202,7 +203,8 @@ LoopRingReader::LoopRingReader(LoopRingReader&& other) noexcept
       slots_(std::move(other.slots_)),
       buffer_(std::move(other.buffer_)),
       sites_read_(other.sites_read_),
-      threads_lost_(other.threads_lost_) {}
+      threads_lost_(other.threads_lost_),
+      sites_lost_(other.sites_lost_) {}
 
 LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(pid_, other.pid_);
@@ -213,6 +215,7 @@ LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(buffer_, other.buffer_);
   std::swap(sites_read_, other.sites_read_);
   std::swap(threads_lost_, other.threads_lost_);
+  std::swap(sites_lost_, other.sites_lost_);
   return *this;
 }
 
@@ -240,10 +243,14 @@ bool LoopRingReader::Drain(model::RecordBatch* batch) {
       !ReadAll(table.data(), table.size() * sizeof table[0], TAILSPAN_RING_SLOTS_AT)) {
     return false;
   }
-  // Counters of the process's own: only growth counts, and at most what its slots could have lost.
+  // Counters of the process's own; only their growth counts.
   if (header.threads_lost > threads_lost_) {
     loss_->Add(base::Loss::kLoopRingSlotsFull, header.threads_lost - threads_lost_);
     threads_lost_ = header.threads_lost;
+  }
+  if (header.sites_lost > sites_lost_) {
+    loss_->Add(base::Loss::kLoopRingSitesFull, header.sites_lost - sites_lost_);
+    sites_lost_ = header.sites_lost;
   }
   for (uint32_t i = 0; i < TAILSPAN_SLOTS; ++i) {
     if (table[i].head != slots_[i].next && !DrainSlot(i, table[i].head, batch)) return false;
@@ -278,7 +285,8 @@ bool LoopRingReader::DrainSlot(uint32_t index, uint64_t head, model::RecordBatch
     const uint64_t count = std::min({head - first, capacity - offset, static_cast<uint64_t>(kChunkRecords)});
     buffer_.resize(count * sizeof(TailspanRingRecord));
     uint64_t head_after = 0;
-    if (!ReadAll(buffer_.data(), buffer_.size(), tailspan_slot_records_at(index) + offset * sizeof(TailspanRingRecord)) ||
+    if (!ReadAll(buffer_.data(), buffer_.size(),
+                 tailspan_slot_records_at(index) + offset * sizeof(TailspanRingRecord)) ||
         !ReadAll(&head_after, sizeof head_after, head_at)) {
       return false;
     }

@@ -112,8 +112,8 @@ TEST(ProcessContextTest, AnEmptyPayloadIsAForeignPublisher) {
 
 TEST(ProcessContextTest, CutPayloadsAreRefusedOrShort) {
   // extra attribute {"tailspan.ring_fd": 7}, by hand
-  const std::vector<uint8_t> payload = {0x12, 22, 0x0A, 16, 't', 'a', 'i', 'l', 's',  'p', 'a', 'n',
-                                        '.',  'r', 'i', 'n', 'g', '_', 'f', 'd', 0x12, 2,   0x18, 7};
+  const std::vector<uint8_t> payload = {0x12, 22,  0x0A, 16,  't', 'a', 'i', 'l', 's',  'p', 'a',  'n',
+                                        '.',  'r', 'i',  'n', 'g', '_', 'f', 'd', 0x12, 2,   0x18, 7};
   auto whole = ParseProcessContext(payload);
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->ring_fd, 7);
