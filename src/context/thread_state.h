@@ -13,6 +13,10 @@
 #include "context/loop_ring.h"
 #include "context/tailspan_context.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define TAILSPAN_SERIAL_FOREIGN UINT64_MAX
 #define TAILSPAN_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
@@ -117,5 +121,9 @@ static inline void tailspan_emit_span(struct TailspanThreadState* state, uint8_t
 static inline uint64_t tailspan_next_step(struct TailspanThreadState* state) {
   return state->step_base | ++state->slot->steps;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* TAILSPAN_CONTEXT_THREAD_STATE_H_ */

@@ -41,6 +41,7 @@ struct RecordBatch {
   std::vector<LoopSite> sites;
   std::vector<SpanChange> span_changes;
   std::vector<LoopPoll> polls;
+  std::vector<LoopHole> loop_holes;
   std::vector<GcPause> gc_pauses;
   std::vector<base::ClockPair> clock_pairs;
 };
