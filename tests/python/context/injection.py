@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 def environment(status_dir: Path, root: Path | None = None, **extra: str) -> dict[str, str]:
     env = table_e.environment("otel")
     if root is not None:
-        env["PYTHONPATH"] = os.pathsep.join((str(root / "sitecustomize"), str(root)))
+        env["PYTHONPATH"] = str(root / "sitecustomize")
     env["PYTHONPATH"] += os.pathsep + str(HERE)
     env["TAILSPAN_STATUS_DIR"] = str(status_dir)
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", "")

@@ -27,7 +27,7 @@ BAR = 0.99
 def environment(tracer: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LANGSMITH", "LANGCHAIN", "OTEL"))}
     root = Path(os.environ.get("TAILSPAN_PYTHON_ROOT", PYTHON_ROOT))
-    env["PYTHONPATH"] = os.pathsep.join((str(root / "sitecustomize"), str(root)))
+    env["PYTHONPATH"] = str(root / "sitecustomize")
     if "langsmith" in tracer:
         env |= {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
     if tracer == "langsmith-otel":  # LangSmith's runs leave as OpenTelemetry spans, and their contexts are attached
