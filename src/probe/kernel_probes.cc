@@ -26,6 +26,7 @@
 #include "probe/bpf/wire.h"
 #include "probe/host_facts.h"
 #include "probe/kernel_object.h"
+#include "probe/process_context.h"
 #include "probe/python_runtime.h"
 #include "probe/record_decoder.h"
 #include "ready.skel.h"
@@ -396,6 +397,13 @@ bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t 
       layout.gil_high = runtime->high;
       layout.gil_holder_address = runtime->holder_address;
       layout.gil_holder_tid_offset = runtime->holder_tid_offset;
+      is_new = true;
+    }
+  }
+  if (!layout.has_context) {
+    if (const auto context = ReadProcessContext(pid); context && context->has_tls_offset) {
+      layout.has_context = true;
+      layout.tls_offset = context->tls_offset;
       is_new = true;
     }
   }

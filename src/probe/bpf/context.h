@@ -27,27 +27,31 @@ INLINE u64 ThreadPointer(struct task_struct *task) {
 #endif
 }
 
-// False when the memory could not be read; then context is as it was.
-INLINE bool ReadContext(struct task_struct *task, const struct WireLayout *layout, struct WireContext *context) {
+enum ContextRead { kContextRead, kContextBetween, kContextUnreadable };
+
+// Fills in the context; leaves it as it was when the thread is just writing it, or the memory could not be read.
+INLINE int ReadContext(struct task_struct *task, const struct WireLayout *layout, struct WireContext *context) {
   u64 pointer = 0;
-  if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)(ThreadPointer(task) + layout->tls_offset))) return false;
+  if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)(ThreadPointer(task) + layout->tls_offset)))
+    return kContextUnreadable;
   if (!pointer) {
     __builtin_memset(context, 0, sizeof(*context));
-    return true;
+    return kContextRead;
   }
   struct ThreadContextRecord record;
-  if (bpf_probe_read_user(&record, sizeof(record), (void *)pointer)) return false;
+  if (bpf_probe_read_user(&record, sizeof(record), (void *)pointer)) return kContextUnreadable;
+  if (record.valid != 1) return kContextBetween;
   __builtin_memset(context, 0, sizeof(*context));
-  if (record.attributes_bytes >= 28 && record.changed_bytes == 8 && record.uuid_bytes == 16) {
+  context->trace_id[0] = record.trace_id[0];
+  context->trace_id[1] = record.trace_id[1];
+  context->span_id = record.span_id;
+  // Another writer's record has other attributes, and then neither the time nor the long id.
+  if (record.attributes_bytes >= 28 && record.changed_key == 0 && record.changed_bytes == 8 && record.uuid_key == 1 &&
+      record.uuid_bytes == 16) {
     __builtin_memcpy(&context->changed_mono_ns, record.changed_mono_ns, 8);
-    if (record.valid == 1) __builtin_memcpy(context->uuid, record.uuid, 16);
+    __builtin_memcpy(context->uuid, record.uuid, 16);
   }
-  if (record.valid == 1) {
-    context->trace_id[0] = record.trace_id[0];
-    context->trace_id[1] = record.trace_id[1];
-    context->span_id = record.span_id;
-  }
-  return true;
+  return kContextRead;
 }
 
 #endif  // TAILSPAN_PROBE_BPF_CONTEXT_H_

@@ -243,10 +243,9 @@ INLINE void LookAtContext(struct WireThreadState *state, struct task_struct *tas
                           u64 now) {
   struct WireContext seen;
   __builtin_memset(&seen, 0, sizeof(seen));
-  if (!ReadContext(task, layout, &seen)) {
-    Count(kWireContextUnreadable, 1);
-    return;
-  }
+  int read = ReadContext(task, layout, &seen);
+  if (read == kContextUnreadable) Count(kWireContextUnreadable, 1);
+  if (read != kContextRead) return;
   struct WireContext *known = &state->context;
   if (seen.span_id == known->span_id && seen.trace_id[0] == known->trace_id[0] &&
       seen.trace_id[1] == known->trace_id[1] && seen.uuid[0] == known->uuid[0]) {

@@ -28,7 +28,7 @@ int OnSample(void *context) {
   struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
   if (layout && (layout->flags & kWireHasContext)) {
     struct WireContext seen;
-    if (ReadContext(task, layout, &seen)) record->span_id = seen.span_id;
+    if (ReadContext(task, layout, &seen) == kContextRead) record->span_id = seen.span_id;
   }
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
