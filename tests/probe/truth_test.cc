@@ -205,6 +205,44 @@ TEST(Truth, MajorFaultsAgreeWithRusage) {
   EXPECT_GE(seen, rows[0][0] * 97 / 100);
 }
 
+TEST(Truth, TimeStandsOnItsSpan) {
+  SKIP_WITHOUT_PROBES();
+  const std::string out = ScratchFile("spans");
+  auto recorded = RecordCommand({Program("span_worker"), IsLong() ? "1000" : "100", out}, {});
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  ASSERT_EQ(recorded->status, 0);
+  ExpectWhole(*recorded);
+  struct Sum {
+    int64_t on_cpu_ns = 0, wait_ns = 0, outside_ns = 0;
+  };
+  std::map<uint64_t, Sum> sums;
+  const auto rows = ReadNumbers(out);
+  for (const ThreadInterval& one : recorded->batch.intervals) {
+    if (one.span_id == 0) continue;
+    ASSERT_LE(one.span_id, rows.size());
+    Sum& sum = sums[one.span_id];
+    sum.on_cpu_ns += one.on_cpu_ns;
+    sum.wait_ns += one.wait_end_mono_ns - one.wait_start_mono_ns;
+    for (const int64_t ns : one.short_ns) sum.wait_ns += ns;
+    const auto& row = rows[one.span_id - 1];
+    const int64_t whole = one.wait_end_mono_ns - one.window_start_mono_ns;
+    sum.outside_ns += whole - Overlap(row[1], row[2], one.window_start_mono_ns, one.wait_end_mono_ns);
+  }
+  int64_t truth_ns = 0, off_ns = 0, outside_ns = 0;
+  for (const auto& row : rows) {
+    const Sum& sum = sums[static_cast<uint64_t>(row[0])];
+    const int64_t length = row[2] - row[1];
+    truth_ns += length;
+    off_ns += std::abs(sum.on_cpu_ns + sum.wait_ns - length);
+    outside_ns += sum.outside_ns;
+  }
+  std::printf("spans: %zu, %.1f ms; %.3f %% of it missing or too much, %.3f %% outside its span\n", rows.size(),
+              double(truth_ns) / 1e6, 100.0 * double(off_ns) / double(truth_ns),
+              100.0 * double(outside_ns) / double(truth_ns));
+  EXPECT_LE(double(off_ns), 0.01 * double(truth_ns));
+  EXPECT_LE(double(outside_ns), 0.01 * double(truth_ns));
+}
+
 TEST(Truth, DroppedRecordsShowAsHoles) {
   SKIP_WITHOUT_PROBES();
   const std::string out = ScratchFile("drop");

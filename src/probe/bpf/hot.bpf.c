@@ -275,12 +275,20 @@ INLINE bool IsThrottled(struct task_struct *task) {
   return false;
 }
 
+// The interpreter's gil.last_holder and, right behind it, gil.locked.
+struct GilState {
+  u64 last_holder;
+  u64 locked;
+};
+
 INLINE void ReadHolder(struct WireWaitFacts *facts, const struct WireLayout *layout) {
-  u64 thread = 0;
   if (!(layout->flags & kWireHasHolder)) return;
-  if (bpf_probe_read_user(&thread, sizeof(thread), (void *)layout->holder_address) || !thread) return;
+  struct GilState gil;
+  if (bpf_probe_read_user(&gil, sizeof(gil), (void *)layout->holder_address)) return;
+  // Between two holders the last one says nothing.
+  if (!gil.last_holder || (u32)gil.locked != 1) return;
   u64 tid = 0;
-  if (!bpf_probe_read_user(&tid, sizeof(tid), (void *)(thread + layout->holder_tid_offset)))
+  if (!bpf_probe_read_user(&tid, sizeof(tid), (void *)(gil.last_holder + layout->holder_tid_offset)))
     facts->gil_holder_tid = (s32)tid;
 }
 
