@@ -1,9 +1,11 @@
 // Who held the GIL, from the records of those who waited for it.
 //
 // Two kinds of knowledge, in order of time:
-//  - a thread that wakes a waiter of the interpreter's lock has just let go of it: it held the GIL until then, and since
+//  - a thread that wakes a waiter of the interpreter's lock has just let go of it: it held the GIL until then, and
+//  since
 //    it got it: its own last wait for it, or the previous release;
-//  - where the interpreter's layout is known, each waiter noted the holder when it began to wait. This corrects releases
+//  - where the interpreter's layout is known, each waiter noted the holder when it began to wait. This corrects
+//  releases
 //    that woke nobody (their waiter was between two slices) and so were not seen.
 // A waiter's [start, end) is intersected with these holds, up to its end: one that was woken and lost the race goes on
 // waiting. What falls to the waiter itself is its way back onto the CPU, not the GIL. Gaps are hand-overs: somebody was

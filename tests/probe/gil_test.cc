@@ -98,16 +98,17 @@ TEST_P(GilHolder, AgreesWithTheExtensionsLog) {
     }
   }
   ASSERT_GT(waits, 0);
-  std::printf("holds of %2d ms: %d waits, %.0f ms; seen as gil %.1f %%; holder named for %.1f %%, right %.2f %%, another's %.2f %%, nobody's by the log the rest, self %.1f %%; "
-              "holder read at the wait's start right in %d of %d\n",
-              one.hold_us / 1000, waits, double(truth_ns) / 1e6, 100.0 * double(seen_ns) / double(truth_ns),
-              100.0 * double(placed_ns) / double(seen_ns), 100.0 * double(right_ns) / double(placed_ns),
-              100.0 * double(other_ns) / double(placed_ns),
-              100.0 * double(self_ns) / double(seen_ns), samples_right, samples);
+  std::printf(
+      "holds of %2d ms: %d waits, %.0f ms; seen as gil %.1f %%; holder named for %.1f %%, right %.2f %%, another's "
+      "%.2f %%, nobody's by the log the rest, self %.1f %%; "
+      "holder read at the wait's start right in %d of %d\n",
+      one.hold_us / 1000, waits, double(truth_ns) / 1e6, 100.0 * double(seen_ns) / double(truth_ns),
+      100.0 * double(placed_ns) / double(seen_ns), 100.0 * double(right_ns) / double(placed_ns),
+      100.0 * double(other_ns) / double(placed_ns), 100.0 * double(self_ns) / double(seen_ns), samples_right, samples);
   EXPECT_GE(double(seen_ns), 0.95 * double(truth_ns));
   EXPECT_GE(double(placed_ns), 0.7 * double(seen_ns));
-  // Where the log says that nobody held it, a thread was off the CPU between taking the GIL and its own clock: only what
-  // the log gives to another thread is wrong.
+  // Where the log says that nobody held it, a thread was off the CPU between taking the GIL and its own clock: only
+  // what the log gives to another thread is wrong.
   EXPECT_LE(double(other_ns), 0.03 * double(right_ns));
 }
 

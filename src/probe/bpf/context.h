@@ -1,5 +1,5 @@
-// Reads the span that a thread publishes: the OpenTelemetry thread context record (OTEP 4947), by way of its TLS pointer.
-// Only for the running task or the one that is just leaving the CPU: the memory must be mapped here.
+// Reads the span that a thread publishes: the OpenTelemetry thread context record (OTEP 4947), by way of its TLS
+// pointer. Only for the running task or the one that is just leaving the CPU: the memory must be mapped here.
 #ifndef TAILSPAN_PROBE_BPF_CONTEXT_H_
 #define TAILSPAN_PROBE_BPF_CONTEXT_H_
 
@@ -19,7 +19,7 @@ struct ThreadContextRecord {
 } __attribute__((packed));
 _Static_assert(sizeof(struct ThreadContextRecord) == 56, "OTEP 4947 layout");
 
-INLINE u64 ThreadPointer(struct task_struct *task) {
+INLINE u64 ThreadPointer(struct task_struct* task) {
 #if defined(__TARGET_ARCH_x86)
   return task->thread.fsbase;
 #else
@@ -30,16 +30,16 @@ INLINE u64 ThreadPointer(struct task_struct *task) {
 enum ContextRead { kContextRead, kContextBetween, kContextUnreadable };
 
 // Fills in the context; leaves it as it was when the thread is just writing it, or the memory could not be read.
-INLINE int ReadContext(struct task_struct *task, const struct WireLayout *layout, struct WireContext *context) {
+INLINE int ReadContext(struct task_struct* task, const struct WireLayout* layout, struct WireContext* context) {
   u64 pointer = 0;
-  if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)(ThreadPointer(task) + layout->tls_offset)))
+  if (bpf_probe_read_user(&pointer, sizeof(pointer), (void*)(ThreadPointer(task) + layout->tls_offset)))
     return kContextUnreadable;
   if (!pointer) {
     __builtin_memset(context, 0, sizeof(*context));
     return kContextRead;
   }
   struct ThreadContextRecord record;
-  if (bpf_probe_read_user(&record, sizeof(record), (void *)pointer)) return kContextUnreadable;
+  if (bpf_probe_read_user(&record, sizeof(record), (void*)pointer)) return kContextUnreadable;
   if (record.valid != 1) return kContextBetween;
   __builtin_memset(context, 0, sizeof(*context));
   context->trace_id[0] = record.trace_id[0];

@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-void *PyEval_SaveThread(void);
-void PyEval_RestoreThread(void *state);
+void* PyEval_SaveThread(void);
+void PyEval_RestoreThread(void* state);
 
 enum { kHoldsMax = 200000 };
 
@@ -39,7 +39,7 @@ void hold_gil(int count, int hold_us, int pause_us) {
     holds[at].asked_mono_ns = asked;
     holds[at].got_mono_ns = got;
     holds[at].released_mono_ns = Now();
-    void *state = PyEval_SaveThread();
+    void* state = PyEval_SaveThread();
     struct timespec pause = {pause_us / 1000000, pause_us % 1000000 * 1000l};
     nanosleep(&pause, NULL);
     asked = Now();
@@ -48,8 +48,8 @@ void hold_gil(int count, int hold_us, int pause_us) {
   }
 }
 
-int write_holds(const char *path) {
-  FILE *file = fopen(path, "w");
+int write_holds(const char* path) {
+  FILE* file = fopen(path, "w");
   if (!file) return 1;
   for (int i = 0; i < hold_count && i < kHoldsMax; ++i)
     fprintf(file, "%d %lld %lld %lld\n", holds[i].tid, (long long)holds[i].asked_mono_ns,
