@@ -159,6 +159,23 @@ const Table<model::Retransmission>& RetransmissionTable() {
   return table;
 }
 
+const Table<model::SocketInfo>& SocketTable() {
+  static const auto table = [] {
+    Table<model::SocketInfo> t("socket",
+                               "Descriptors that are sockets. A row holds until the next one of the same descriptor.");
+    t.Host();
+    t.ProcessStart(TAILSPAN_FIELD(pid), TAILSPAN_FIELD(from_mono_ns));
+    t.Number("pid", "process", TAILSPAN_FIELD(pid));
+    t.Number("fd", "file descriptor", TAILSPAN_FIELD(fd));
+    t.Number("from_mono_ns", "when it was first seen so", TAILSPAN_FIELD(from_mono_ns));
+    t.Number("inode", "the socket", TAILSPAN_FIELD(inode));
+    t.Address("local", "its own end", TAILSPAN_FIELD(local));
+    t.Address("remote", "its other end", TAILSPAN_FIELD(remote));
+    return t;
+  }();
+  return table;
+}
+
 const Table<model::SocketReady>& SocketReadyTable() {
   static const auto table = [] {
     Table<model::SocketReady> t("socket_ready", "Data came in on a socket.", {"at_mono_ns", "at_mono_ns"});

@@ -51,6 +51,7 @@ const Table<model::ThreadInterval>& IntervalTable();
 const Table<model::ProcessInfo>& ProcessTable();
 const Table<model::ProcessEvent>& ProcessEventTable();
 const Table<model::Retransmission>& RetransmissionTable();
+const Table<model::SocketInfo>& SocketTable();
 const Table<model::SocketReady>& SocketReadyTable();
 const Table<model::BlockRequest>& BlockRequestTable();
 const Table<model::CpuSample>& CpuSampleTable();
@@ -59,6 +60,7 @@ const Table<model::LoopStep>& StepTable();
 const Table<model::LoopSite>& SiteTable();
 const Table<model::SpanChange>& SpanChangeTable();
 const Table<model::LoopPoll>& PollTable();
+const Table<model::LoopHole>& HoleTable();
 const Table<model::GcPause>& GcPauseTable();
 
 const Table<model::TraceLedger>& TraceTable();
@@ -71,8 +73,9 @@ void ForEachTable(Visit visit) {
   visit(RecordingTable()), visit(HostTable()), visit(CapabilityTable()), visit(LossTable()), visit(ClockPairTable());
   visit(SpanTable());
   visit(IntervalTable()), visit(ProcessTable()), visit(ProcessEventTable()), visit(RetransmissionTable());
-  visit(SocketReadyTable()), visit(BlockRequestTable()), visit(CpuSampleTable());
-  visit(StepTable()), visit(SiteTable()), visit(SpanChangeTable()), visit(PollTable()), visit(GcPauseTable());
+  visit(SocketTable()), visit(SocketReadyTable()), visit(BlockRequestTable()), visit(CpuSampleTable());
+  visit(StepTable()), visit(SiteTable()), visit(SpanChangeTable()), visit(PollTable()), visit(HoleTable()),
+      visit(GcPauseTable());
   visit(TraceTable()), visit(TracePathTable()), visit(TracePieceTable());
 }
 
@@ -85,6 +88,7 @@ void ForEachBatchTable(Batch& batch, Visit visit) {
   visit(ProcessTable(), batch.processes);
   visit(ProcessEventTable(), batch.process_events);
   visit(RetransmissionTable(), batch.retransmissions);
+  visit(SocketTable(), batch.sockets);
   visit(SocketReadyTable(), batch.sockets_ready);
   visit(BlockRequestTable(), batch.block_requests);
   visit(CpuSampleTable(), batch.cpu_samples);
@@ -92,6 +96,7 @@ void ForEachBatchTable(Batch& batch, Visit visit) {
   visit(SiteTable(), batch.sites);
   visit(SpanChangeTable(), batch.span_changes);
   visit(PollTable(), batch.polls);
+  visit(HoleTable(), batch.loop_holes);
   visit(GcPauseTable(), batch.gc_pauses);
 }
 
