@@ -331,10 +331,10 @@ base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const
   out.block_length = static_cast<int64_t>(answer.dependence.block_length);
   DescribeTail(population, answer.tail_at.index, &out);
 
-  const Replay replay = ReplayArrivals(ledgers, {.cpus = options.cpus > 0 ? options.cpus : kCpusUnknown});
-  const OrdinaryContention contention = MeasureContention(population, ledgers, replay, out.quantile);
-  out.replayed = contention.known;
-  out.replay_contention_ns = contention.tail_excess_ns;
+  Replay replay = ReplayArrivals(ledgers, {.cpus = options.cpus > 0 ? options.cpus : kCpusUnknown});
+  const OrdinaryContention contention(population, ledgers, std::move(replay), out.quantile);
+  out.replayed = contention.known();
+  out.replay_contention_ns = contention.All().tail_ns;
   FillFindings(population, answer, contention, options.seed, &out);
   Decide(&out);
   AddNotes(options, failed, answer, &out);

@@ -13,6 +13,7 @@ using model::Cause;
 
 struct Busy {  // the loop at work, or the GIL held by the other thread
   int64_t from_ns, to_ns;
+  const char* name;  // of the span at work
   bool hold;
 };
 
@@ -76,7 +77,7 @@ class World {
       at_ns += -1e9 / s_.holds_per_second * std::log(1 - Uniform());
       if (at_ns > static_cast<double>(end_ns_)) return;
       const int64_t length_ns = std::llround(s_.hold_ms * (0.7 + 0.6 * Uniform()) * 1e6);
-      holds_.push_back({static_cast<int64_t>(at_ns), static_cast<int64_t>(at_ns) + length_ns, true});
+      holds_.push_back({static_cast<int64_t>(at_ns), static_cast<int64_t>(at_ns) + length_ns, "chunk", true});
       at_ns += static_cast<double>(length_ns);
     }
   }
@@ -110,16 +111,13 @@ class World {
     const uint32_t path = next.step == 0 ? 0 : 1;
     Wait(next.request, path, next.at_ns, start_ns);
     int64_t work_ns = StepNs();
-    if (next.step == s_.steps - 1) {
-      work_ns += std::llround(s_.size_ms_per_unit * out_[next.request].size * 1e6);
-    }
     Add(next.request, work_ns, path, Cause::kOnCpu, BlameKind::kSelf, "");
     if (next.step == 0 && Uniform() < s_.block_share) {
       const int64_t block_ns = std::llround(s_.block_ms * (0.7 + 0.6 * Uniform()) * 1e6);
       Add(next.request, block_ns, path, Cause::kDiskRead, BlameKind::kFile, "prompt.txt");
       work_ns += block_ns;
     }
-    busy_.push_back({start_ns, start_ns + work_ns, false});
+    busy_.push_back({start_ns, start_ns + work_ns, path ? "retrieve" : "POST /ask", false});
     free_ns_ = start_ns + work_ns;
     if (next.step + 1 < s_.steps) Peer(next, free_ns_);
   }
@@ -131,7 +129,8 @@ class World {
       Add(next.request, pause_ns, 1, Cause::kPageFault, BlameKind::kFile, "index.faiss");
       length_ns += pause_ns;
     }
-    const int64_t peer_ns = std::llround(s_.peer_ms * std::exp(s_.peer_sigma * Normal()) * 1e6);
+    const double size_ms = s_.size_ms_per_unit * out_[next.request].size;
+    const int64_t peer_ns = std::llround((s_.peer_ms * std::exp(s_.peer_sigma * Normal()) + size_ms) * 1e6);
     const auto dark_ns = static_cast<int64_t>(s_.unexplained_share * static_cast<double>(peer_ns));
     Add(next.request, peer_ns - dark_ns, 1, Cause::kNetRecv, BlameKind::kPeer, "chroma");
     Add(next.request, dark_ns, 1, Cause::kUnexplained, BlameKind::kNone, "", 0);
@@ -151,11 +150,9 @@ class World {
       }
       const int64_t until_ns = known ? std::min(to_ns, busy_[i].to_ns) : to_ns;
       if (until_ns <= at_ns) continue;
-      if (known && busy_[i].hold) {
-        Add(request, until_ns - at_ns, path, Cause::kGil, BlameKind::kSpan, "chunk");
-      } else {
-        Add(request, until_ns - at_ns, path, Cause::kEventLoop, BlameKind::kSpan, "POST /ask");
-      }
+      const bool hold = known && busy_[i].hold;
+      Add(request, until_ns - at_ns, path, hold ? Cause::kGil : Cause::kEventLoop, BlameKind::kSpan,
+          known ? busy_[i].name : "POST /ask");
       at_ns = until_ns;
     }
   }

@@ -31,7 +31,7 @@ struct Service {
   double hold_ms = 300;
   double block_share = 0;  // of requests whose first step blocks the loop on a disk read of `block_ms`
   double block_ms = 200;
-  double size_ms_per_unit = 0;   // the last step grows with the request's size (lognormal units, median 1)
+  double size_ms_per_unit = 0;   // the peer's answer grows with the request's size (lognormal units, median 1)
   double unexplained_share = 0;  // of each peer wait that no record explains
 
   uint64_t seed = 1;
