@@ -81,9 +81,9 @@ std::string VerdictRule() {
       "P50, where every request has it. Excess that goes with the request's own size is no fault. ",
       kDemandCapQuantile * 100, kReplayFactor, kSpreadFactor, kSpreadQuantile * 100);
   rule += fmt::format(
-      "insufficient: < {} requests, or > {:.0f} % of the tail unexplained (> {:.0f} % without a fault). healthy: "
-      "otherwise. See docs/verdict.md",
-      kRequestsMin, kUnexplainedMax * 100, kUnexplainedHealthyMax * 100);
+      "insufficient: < {} requests, or > {:.0f} % of the tail unexplained (> {:.0f} % without a fault), or a "
+      "line of >= {:.0f} % that fails by its interval alone. healthy: otherwise. See docs/verdict.md",
+      kRequestsMin, kUnexplainedMax * 100, kUnexplainedHealthyMax * 100, kShareSeen * 100);
   return rule;
 }
 
@@ -175,9 +175,9 @@ Judgement JudgeGroup(const Population& population, const Attribution& answer, co
   size_t others = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] < large_ns) continue;
-    i >= answer.tail_at.index ? ++out.hit : ++others;
+    i > answer.tail_at.index ? ++out.hit : ++others;
   }
-  out.others_hit = answer.tail_at.index ? static_cast<double>(others) / static_cast<double>(answer.tail_at.index) : 0;
+  out.others_hit = static_cast<double>(others) / static_cast<double>(answer.tail_at.index + 1);
   JudgeSize(population, answer, values, &out);
 
   const bool share_tail = group.share_ci.low >= kShareMin, share_beyond = group.shortfall_ci.low >= kShareMin;
@@ -198,6 +198,9 @@ Judgement JudgeGroup(const Population& population, const Attribution& answer, co
   out.uncertain = !share_tail && !share_beyond;
   out.small = !large_tail && !large_beyond;
   out.ordinary = !more_tail && !more_beyond;
+  const bool share_seen = group.share_of_excess >= kShareSeen || group.share_of_shortfall >= kShareSeen;
+  out.suspect = out.uncertain && share_seen && !out.small && !out.ordinary && !out.grows_with_size &&
+                cause != model::Cause::kUnexplained;
   out.fault = ((share_tail && large_tail && more_tail) || (share_beyond && large_beyond && more_beyond)) &&
               out.hit >= kHitMin && !out.grows_with_size && cause != model::Cause::kUnexplained;
   return out;

@@ -12,21 +12,22 @@
 
 namespace tailspan::analyze {
 
-inline constexpr size_t kRequestsMin = 200;         // below: insufficient
-inline constexpr size_t kBeyondMin = 5;             // requests beyond the quantile for it to be chosen
-inline constexpr size_t kBeyondNote = 40;           // below: a note
-inline constexpr double kShareMin = 0.25;           // lower bound of the share
-inline constexpr double kExcessMinNs = 20e6;        // a fault's excess is at least this
-inline constexpr double kExcessMinTypical = 0.5;    // and at least this part of the typical latency
-inline constexpr size_t kHitMin = 5;                // requests beyond the quantile that a fault must have hit
-inline constexpr double kReplayFactor = 3.0;        // contention beyond this multiple of the replay's is not ordinary
+inline constexpr size_t kRequestsMin = 200;       // below: insufficient
+inline constexpr size_t kBeyondMin = 5;           // requests beyond the quantile for it to be chosen
+inline constexpr size_t kBeyondNote = 40;         // below: a note
+inline constexpr double kShareMin = 0.25;         // lower bound of the share
+inline constexpr double kShareSeen = 0.5;         // estimated; large enough not to be called healthy
+inline constexpr double kExcessMinNs = 20e6;      // a fault's excess is at least this
+inline constexpr double kExcessMinTypical = 0.5;  // and at least this part of the typical latency
+inline constexpr size_t kHitMin = 5;              // requests beyond the quantile that a fault must have hit
+inline constexpr double kReplayFactor = 3.0;      // contention beyond this multiple of the replay's is not ordinary
 // A step that every request takes (net_recv, on_cpu) varies by itself: lognormal with sigma .5 and exponential lines
 // have an excess at P99 of about this multiple of (P80 - P50).
 inline constexpr double kSpreadFactor = 4.0;
 inline constexpr double kSpreadQuantile = 0.8;
-inline constexpr double kSizeCorrelationMin = 0.3;  // Spearman's, between size and the line
-inline constexpr double kSizeShareMin = 0.5;        // of the line's excess that a monotone fit on size gives
-inline constexpr double kUnexplainedMax = 0.5;      // of the tail: insufficient, whatever else is found
+inline constexpr double kSizeCorrelationMin = 0.3;     // Spearman's, between size and the line
+inline constexpr double kSizeShareMin = 0.5;           // of the line's excess that a monotone fit on size gives
+inline constexpr double kUnexplainedMax = 0.5;         // of the tail: insufficient, whatever else is found
 inline constexpr double kUnexplainedHealthyMax = 0.2;  // of the tail: too much to call it healthy
 
 std::string VerdictRule();
@@ -65,9 +66,10 @@ std::vector<double> GroupValues(const Population& population, uint32_t group);
 
 struct Judgement {
   bool fault = false;
+  bool suspect = false;    // would be a fault but for the interval: too few independent events
   bool uncertain = false;  // the share's lower bound is too low
   bool small = false;      // the excess is
-  bool ordinary = false;  // a contention cause, and the replay makes as much; or the spread of a step that all take
+  bool ordinary = false;   // a contention cause, and the replay makes as much; or the spread of a step that all take
   bool grows_with_size = false;
   size_t hit = 0;         // requests beyond the quantile in which it is large
   double others_hit = 0;  // share of the remaining requests

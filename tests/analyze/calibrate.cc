@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   const int seeds = argc > 1 ? std::atoi(argv[1]) : 20;
   int wrong_total = 0;
   for (const Case& c : Cases()) {
-    int right = 0;
+    int right = 0, more_faults = 0;
     std::map<std::string, int> answers;
     double tail = 0, typical = 0, top = 0, replay = 0;
     for (int seed = 1; seed <= seeds; ++seed) {
@@ -66,6 +66,9 @@ int main(int argc, char** argv) {
       const bool ok = e.verdict == c.verdict &&
                       (c.verdict != model::Verdict::kFault || (first.cause == c.cause && first.blame.name == c.blame));
       right += ok;
+      for (const model::Finding& f : e.findings) {
+        more_faults += c.verdict == model::Verdict::kFault && f.is_fault && f.cause != c.cause;
+      }
       if (!ok)
         ++answers[fmt::format("{} {} {}", static_cast<int>(e.verdict), model::CauseName(first.cause),
                               first.blame.name)];
@@ -76,7 +79,7 @@ int main(int argc, char** argv) {
     }
     wrong_total += seeds - right;
     fmt::print("{:<22} load {:.2f}  right {:>3}/{}  typical {:6.1f} tail {:6.1f} first {:6.1f} replay {:6.1f} ms",
-               c.name, c.service.load, right, seeds, typical, tail, top, replay);
+               c.name, c.service.load, right, seeds, typical, tail, top, replay, more_faults);
     for (const auto& [answer, n] : answers) fmt::print("  [{} x{}]", answer, n);
     fmt::print("\n");
   }
