@@ -77,6 +77,9 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
   if (judgement.ordinary && !model::IsContention(f->cause)) {
     against.push_back("ordinary spread: every request has this step, and it varies as much by itself");
   }
+  if (judgement.backlog) {
+    against.push_back("made of many ordinary steps of other requests, not of few long ones: a backlog, not its cause");
+  }
   if (judgement.grows_with_size) {
     against.push_back(
         fmt::format("goes with the request's own size (rank correlation {:.2f}): larger requests take "

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "analyze/stats/isotonic.h"
 
@@ -43,6 +45,28 @@ double OrdinarySpreadNs(const Population& population, const std::vector<double>&
   const auto at = [&](double p) { return values[order[stats::FindQuantile(weights, population.weight_sum, p).index]]; };
   const double middle = at(0.5), spread = at(kSpreadQuantile) - middle;
   return spread <= 2 * middle ? spread : 0;
+}
+
+// The part of a group's time beyond the quantile that lies in long holds by one other party.
+double LongHoldsShare(const Population& population, const Attribution& answer, model::Cause cause,
+                      const model::Blame& blame, double long_ns) {
+  double all_ns = 0, held_ns = 0;
+  for (size_t i = answer.tail_at.index + 1; i < population.size(); ++i) {
+    std::map<std::tuple<uint64_t, uint64_t, model::SpanId, size_t>, double> holds;
+    const auto& pieces = population.requests[i]->pieces;
+    for (size_t k = 0; k < pieces.size(); ++k) {
+      const model::Blame& b = pieces[k].blame;
+      if (pieces[k].cause != cause || b.kind != blame.kind || b.name != blame.name) continue;
+      const bool exact = b.trace_id || b.span_id;
+      holds[{b.trace_id.hi, b.trace_id.lo, b.span_id, exact ? 0 : k + 1}] +=
+          static_cast<double>(pieces[k].end_ns - pieces[k].start_ns);
+    }
+    for (const auto& [who, ns] : holds) {
+      all_ns += ns;
+      if (ns >= long_ns) held_ns += ns;
+    }
+  }
+  return all_ns > 0 ? held_ns / all_ns : 0;
 }
 
 // Whether most of the group's excess is what a monotone fit on the request's own size gives.
@@ -183,6 +207,9 @@ Judgement JudgeGroup(const Population& population, const Attribution& answer, co
   const bool share_tail = group.share_ci.low >= kShareMin, share_beyond = group.shortfall_ci.low >= kShareMin;
   const bool large_tail = group.excess_ns() >= floor_ns, large_beyond = group.shortfall_excess_ns() >= floor_ns;
   const bool contended = model::IsContention(cause);
+  out.backlog =
+      cause == model::Cause::kEventLoop &&
+      LongHoldsShare(population, answer, cause, GroupBlame(population, group.id), floor_ns / 2) < kLongHoldsMin;
   OrdinaryContention::Excess all;
   if (contended) {
     out.replayed = contention.Of(cause, GroupBlame(population, group.id));
@@ -199,10 +226,10 @@ Judgement JudgeGroup(const Population& population, const Attribution& answer, co
   out.small = !large_tail && !large_beyond;
   out.ordinary = !more_tail && !more_beyond;
   const bool share_seen = group.share_of_excess >= kShareSeen || group.share_of_shortfall >= kShareSeen;
-  out.suspect = out.uncertain && share_seen && !out.small && !out.ordinary && !out.grows_with_size &&
+  out.suspect = out.uncertain && share_seen && !out.small && !out.ordinary && !out.backlog && !out.grows_with_size &&
                 cause != model::Cause::kUnexplained;
   out.fault = ((share_tail && large_tail && more_tail) || (share_beyond && large_beyond && more_beyond)) &&
-              out.hit >= kHitMin && !out.grows_with_size && cause != model::Cause::kUnexplained;
+              out.hit >= kHitMin && !out.backlog && !out.grows_with_size && cause != model::Cause::kUnexplained;
   return out;
 }
 

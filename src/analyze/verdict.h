@@ -21,6 +21,9 @@ inline constexpr double kExcessMinNs = 20e6;      // a fault's excess is at leas
 inline constexpr double kExcessMinTypical = 0.5;  // and at least this part of the typical latency
 inline constexpr size_t kHitMin = 5;              // requests beyond the quantile that a fault must have hit
 inline constexpr double kReplayFactor = 3.0;      // contention beyond this multiple of the replay's is not ordinary
+// A blocked loop shows as few long holds, the backlog behind some other fault as many ordinary ones. So at least this
+// part of an event_loop line must lie in holds (one step of one other request) of at least half the excess' floor.
+inline constexpr double kLongHoldsMin = 0.5;
 // A step that every request takes (net_recv, on_cpu) varies by itself: lognormal with sigma .5 and exponential lines
 // have an excess at P99 of about this multiple of (P80 - P50).
 inline constexpr double kSpreadFactor = 4.0;
@@ -71,6 +74,7 @@ struct Judgement {
   bool small = false;      // the excess is
   bool ordinary = false;   // a contention cause, and the replay makes as much; or the spread of a step that all take
   bool grows_with_size = false;
+  bool backlog = false;   // event_loop, and made of ordinary holds
   size_t hit = 0;         // requests beyond the quantile in which it is large
   double others_hit = 0;  // share of the remaining requests
   double size_correlation = 0;

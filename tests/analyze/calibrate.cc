@@ -78,8 +78,9 @@ int main(int argc, char** argv) {
       replay += e.replay_contention_ns / 1e6 / seeds;
     }
     wrong_total += seeds - right;
-    fmt::print("{:<22} load {:.2f}  right {:>3}/{}  typical {:6.1f} tail {:6.1f} first {:6.1f} replay {:6.1f} ms",
-               c.name, c.service.load, right, seeds, typical, tail, top, replay, more_faults);
+    fmt::print(
+        "{:<22} load {:.2f}  right {:>3}/{}  typical {:6.1f} tail {:6.1f} first {:6.1f} replay {:6.1f} ms  more {}",
+        c.name, c.service.load, right, seeds, typical, tail, top, replay, more_faults);
     for (const auto& [answer, n] : answers) fmt::print("  [{} x{}]", answer, n);
     fmt::print("\n");
   }

@@ -14,6 +14,7 @@ using model::Cause;
 struct Busy {  // the loop at work, or the GIL held by the other thread
   int64_t from_ns, to_ns;
   const char* name;  // of the span at work
+  uint64_t who;      // whose it is
   bool hold;
 };
 
@@ -77,7 +78,7 @@ class World {
       at_ns += -1e9 / s_.holds_per_second * std::log(1 - Uniform());
       if (at_ns > static_cast<double>(end_ns_)) return;
       const int64_t length_ns = std::llround(s_.hold_ms * (0.7 + 0.6 * Uniform()) * 1e6);
-      holds_.push_back({static_cast<int64_t>(at_ns), static_cast<int64_t>(at_ns) + length_ns, "chunk", true});
+      holds_.push_back({static_cast<int64_t>(at_ns), static_cast<int64_t>(at_ns) + length_ns, "chunk", 0, true});
       at_ns += static_cast<double>(length_ns);
     }
   }
@@ -117,7 +118,7 @@ class World {
       Add(next.request, block_ns, path, Cause::kDiskRead, BlameKind::kFile, "prompt.txt");
       work_ns += block_ns;
     }
-    busy_.push_back({start_ns, start_ns + work_ns, path ? "retrieve" : "POST /ask", false});
+    busy_.push_back({start_ns, start_ns + work_ns, path ? "retrieve" : "POST /ask", next.request + 1, false});
     free_ns_ = start_ns + work_ns;
     if (next.step + 1 < s_.steps) Peer(next, free_ns_);
   }
@@ -153,6 +154,7 @@ class World {
       const bool hold = known && busy_[i].hold;
       Add(request, until_ns - at_ns, path, hold ? Cause::kGil : Cause::kEventLoop, BlameKind::kSpan,
           known ? busy_[i].name : "POST /ask");
+      if (known) out_[request].pieces.back().blame.trace_id = {s_.seed, busy_[i].who};
       at_ns = until_ns;
     }
   }
