@@ -60,7 +60,9 @@ int main(int argc, char** argv) {
       synthetic::Service service = c.service;
       service.seed = static_cast<uint64_t>(seed);
       const auto ledgers = synthetic::Simulate(service);
-      const auto result = analyze::Explain(ledgers, {.operation = "POST /ask"});
+      analyze::ExplainOptions options;
+      options.operation = "POST /ask";
+      const auto result = analyze::Explain(ledgers, options);
       const model::Explanation& e = result.value();
       const model::Finding& first = e.findings.front();
       const bool ok = e.verdict == c.verdict &&

@@ -63,7 +63,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   const double quantile = argc > 4 ? std::atof(argv[4]) : 0;
-  const auto answer = analyze::Explain(ledgers, {.operation = "POST /ask", .quantile = quantile});
+  analyze::ExplainOptions options;
+  options.operation = "POST /ask";
+  options.quantile = quantile;
+  const auto answer = analyze::Explain(ledgers, options);
   if (!answer.ok()) {
     fmt::print(stderr, "{}\n", answer.error().message);
     return 1;
