@@ -87,7 +87,7 @@ Dependence TestDependence(std::span<const double> values, double threshold) {
   const std::vector<double> ranks = Ranks(values);
   std::vector<double> beyond(n);
   for (size_t i = 0; i < n; ++i) beyond[i] = values[i] >= threshold ? 1 : 0;
-  out.p_value = std::min(1.0, 2 * std::min(LjungBoxPValue(ranks, kLagsTested), LjungBoxPValue(beyond, kLagsTested)));
+  out.p_value = std::min(1.0, 2 * std::min(LjungBoxPValue(ranks, kLagsTested), ClusterPValue(beyond, kLagsTested)));
   if (out.p_value >= kDependenceLevel) return out;
   out.time = std::max(AutocorrelationTime(ranks), AutocorrelationTime(beyond));
   // The length that minimises the mean squared error of the variance of a mean under AR(1) (Carlstein 1986), with the
