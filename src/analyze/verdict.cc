@@ -202,10 +202,10 @@ Judgement JudgeGroup(const Population& population, const Attribution& answer, co
     i > answer.tail_at.index ? ++out.hit : ++others;
   }
   out.others_hit = static_cast<double>(others) / static_cast<double>(answer.tail_at.index + 1);
-  JudgeSize(population, answer, values, &out);
 
   const bool share_tail = group.share_ci.low >= kShareMin, share_beyond = group.shortfall_ci.low >= kShareMin;
   const bool large_tail = group.excess_ns() >= floor_ns, large_beyond = group.shortfall_excess_ns() >= floor_ns;
+  if (large_tail || large_beyond) JudgeSize(population, answer, values, &out);  // no small line can be a fault
   const bool contended = model::IsContention(cause);
   out.backlog =
       cause == model::Cause::kEventLoop &&
