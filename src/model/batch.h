@@ -33,6 +33,7 @@ struct RecordBatch {
   std::vector<ProcessEvent> process_events;
   std::vector<ProcessInfo> processes;  // newest state wins by key
   std::vector<Retransmission> retransmissions;
+  std::vector<SocketInfo> sockets;
   std::vector<SocketReady> sockets_ready;
   std::vector<BlockRequest> block_requests;
   std::vector<CpuSample> cpu_samples;
@@ -40,6 +41,7 @@ struct RecordBatch {
   std::vector<LoopSite> sites;
   std::vector<SpanChange> span_changes;
   std::vector<LoopPoll> polls;
+  std::vector<LoopHole> loop_holes;
   std::vector<GcPause> gc_pauses;
   std::vector<base::ClockPair> clock_pairs;
 };

@@ -1,0 +1,420 @@
+/* Handle and TimerHandle: subclasses of asyncio's own, in C, that record each run.
+ *
+ * The base classes are Python classes with __slots__; their members are reached by the offsets that their descriptors
+ * name, so nothing here depends on a version's layout. A subclass appends an Origin. Making one in C costs less than
+ * the Python __init__ it replaces, which pays for the recording. In debug mode of the loop the stock __init__ runs.
+ */
+#include "native.h"
+
+#include <structmember.h>
+
+PyTypeObject* handle_type;
+PyTypeObject* timer_type;
+
+static Py_ssize_t handle_origin_at, timer_origin_at;
+static struct {
+  Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled;
+} at;
+static PyObject *stock_handle_init, *stock_timer_init, *on_exception;
+static PyObject *debug_name, *get_debug_name;
+static const char* events_file; /* for the frame of stock _run */
+static int run_line;
+
+static PyTypeObject* wrapper_type; /* asyncio's C wrapper of a task's step, once seen */
+static Py_ssize_t wrapper_task_at;
+static PyTypeObject *c_task_type, *py_task_type;
+
+static PyObject** Member(PyObject* object, Py_ssize_t offset) { return (PyObject**)((char*)object + offset); }
+
+static void SetMember(PyObject* object, Py_ssize_t offset, PyObject* value) {
+  Py_INCREF(value);
+  Py_XSETREF(*Member(object, offset), value);
+}
+
+Origin* HandleOrigin(PyObject* handle) {
+  PyTypeObject* type = Py_TYPE(handle);
+  if (type == handle_type) return (Origin*)((char*)handle + handle_origin_at);
+  if (type == timer_type) return (Origin*)((char*)handle + timer_origin_at);
+  if (timer_type && PyType_IsSubtype(type, timer_type)) return (Origin*)((char*)handle + timer_origin_at);
+  if (handle_type && PyType_IsSubtype(type, handle_type)) return (Origin*)((char*)handle + handle_origin_at);
+  return NULL;
+}
+
+static int IsTask(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == c_task_type || (c_task_type && PyType_IsSubtype(type, c_task_type)) ||
+         (py_task_type && PyType_IsSubtype(type, py_task_type));
+}
+
+static int FindTask(PyObject* object, void* found) {
+  if (!IsTask(object)) return 0;
+  *(PyObject**)found = object;
+  return 1;
+}
+
+/* Finds out where the wrapper keeps its task by letting it be traversed, instead of trusting one version's struct. */
+static void LearnWrapper(PyObject* callback) {
+  PyTypeObject* type = Py_TYPE(callback);
+  const char* dot = strrchr(type->tp_name, '.');
+  if (wrapper_type || strcmp(dot ? dot + 1 : type->tp_name, "TaskStepMethWrapper") || !type->tp_traverse) return;
+  PyObject* task = NULL;
+  type->tp_traverse(callback, FindTask, &task);
+  if (!task) return;
+  for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void*) <= type->tp_basicsize;
+       offset += sizeof(void*)) {
+    if (*Member(callback, offset) != task) continue;
+    Py_INCREF(type);
+    wrapper_type = type;
+    wrapper_task_at = offset;
+    return;
+  }
+}
+
+/* The task whose step or wake-up this callback is, or null. *is_step: a step that the task did not wait for. */
+static PyObject* TaskOf(PyObject* callback, int* is_step) {
+  PyObject* owner = NULL;
+  *is_step = 0;
+  if (Py_TYPE(callback) == wrapper_type) {
+    *is_step = 1;
+    return *Member(callback, wrapper_task_at);
+  }
+  if (PyCFunction_CheckExact(callback)) {
+    owner = PyCFunction_GET_SELF(callback);
+  } else if (PyMethod_Check(callback)) {
+    owner = PyMethod_GET_SELF(callback);
+    if (owner && IsTask(owner)) {
+      PyObject* function = PyMethod_GET_FUNCTION(callback);
+      PyObject* name = PyFunction_Check(function) ? ((PyFunctionObject*)function)->func_name : NULL;
+      *is_step = name && PyUnicode_CompareWithASCIIString(name, "__step") == 0;
+    }
+  } else if (!wrapper_type) {
+    LearnWrapper(callback);
+    if (Py_TYPE(callback) == wrapper_type) return TaskOf(callback, is_step);
+  }
+  return owner && IsTask(owner) ? owner : NULL;
+}
+
+void OriginInit(Origin* origin, struct TailspanThreadState* state, uint8_t kind) {
+  origin->waker_step = state->step;
+  origin->waker_span = state->span;
+  origin->task = 0;
+  origin->fd = -1;
+  origin->forks = tailspan_forks;
+  origin->site = CallSite();
+  origin->kind = kind;
+  origin->flags = 0;
+  origin->ready_ns = tailspan_now_ns();
+}
+
+/* 1 debug, 0 not, -1 error. The attribute first: the method costs a call into Python. */
+static int LoopDebugs(PyObject* loop) {
+  PyObject* debug = PyObject_GetAttr(loop, debug_name);
+  if (!debug) {
+    PyErr_Clear();
+    debug = PyObject_CallMethodNoArgs(loop, get_debug_name);
+    if (!debug) return -1;
+  }
+  int result = debug == Py_False ? 0 : PyObject_IsTrue(debug);
+  Py_DECREF(debug);
+  return result;
+}
+
+static int StockInit(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop,
+                     PyObject* context) {
+  PyObject* stack[6] = {self, when, callback, args, loop, context ? context : Py_None};
+  if (!when) {
+    stack[1] = self;
+    PyObject* done = PyObject_Vectorcall(stock_handle_init, stack + 1, 5, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+  }
+  PyObject* done = PyObject_Vectorcall(stock_timer_init, stack, 6, NULL);
+  Py_XDECREF(done);
+  return done ? 0 : -1;
+}
+
+static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop,
+                PyObject* context) {
+  int debug = LoopDebugs(loop);
+  if (debug < 0) return -1;
+  if (debug) {
+    if (StockInit(self, when, callback, args, loop, context)) return -1;
+  } else {
+    PyObject* own = context && context != Py_None ? Py_NewRef(context) : PyContext_CopyCurrent();
+    if (!own) return -1;
+    Py_XSETREF(*Member(self, at.context), own);
+    SetMember(self, at.loop, loop);
+    SetMember(self, at.callback, callback);
+    SetMember(self, at.args, args);
+    SetMember(self, at.cancelled, Py_False);
+    SetMember(self, at.repr, Py_None);
+    SetMember(self, at.source_traceback, Py_None);
+    if (when) {
+      SetMember(self, at.when, when);
+      SetMember(self, at.scheduled, Py_False);
+    }
+  }
+  struct TailspanThreadState* state = tailspan_state();
+  Origin* origin = HandleOrigin(self);
+  OriginInit(origin, state, when ? TAILSPAN_TIMER : TAILSPAN_SOON);
+  int is_step;
+  PyObject* task = TaskOf(callback, &is_step);
+  origin->task = (uint64_t)(uintptr_t)task;
+  /* A task schedules its own later steps while it runs; whoever else schedules a step has just made the task. */
+  if (is_step && origin->task != state->task) origin->flags |= TAILSPAN_FIRST;
+  return 0;
+}
+
+static int HandleInit(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"callback", "args", "loop", "context", NULL};
+  PyObject *callback, *callback_args, *loop, *context = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|O:Handle", names, &callback, &callback_args, &loop, &context)) {
+    return -1;
+  }
+  return Fill(self, NULL, callback, callback_args, loop, context);
+}
+
+static int TimerInit(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"when", "callback", "args", "loop", "context", NULL};
+  PyObject *when, *callback, *callback_args, *loop, *context = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO|O:TimerHandle", names, &when, &callback, &callback_args, &loop,
+                                   &context)) {
+    return -1;
+  }
+  return Fill(self, when, callback, callback_args, loop, context);
+}
+
+/* Calling the type: the positional form that asyncio uses goes straight to Fill. */
+static PyObject* MakeHandle(PyObject* type_object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  PyTypeObject* type = (PyTypeObject*)type_object;
+  Py_ssize_t timer = type == timer_type, count = PyVectorcall_NARGS(nargsf);
+  if (kwnames || count < 3 + timer || count > 4 + timer) {
+    PyObject* tuple = PyTuple_New(count);
+    PyObject* dict = kwnames ? PyDict_New() : NULL;
+    PyObject* made = NULL;
+    for (Py_ssize_t i = 0; tuple && i < count; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    int bad = !tuple || (kwnames && !dict);
+    for (Py_ssize_t i = 0; !bad && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+      bad = PyDict_SetItem(dict, PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0;
+    }
+    if (!bad) made = PyType_Type.tp_call(type_object, tuple, dict);
+    Py_XDECREF(tuple);
+    Py_XDECREF(dict);
+    return made;
+  }
+  PyObject* self = type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  if (Fill(self, timer ? args[0] : NULL, args[timer], args[timer + 1], args[timer + 2],
+           count > 3 + timer ? args[timer + 3] : NULL)) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  return self;
+}
+
+/* When a handle became ready, as far as that is known only now. */
+static uint64_t ReadyTime(PyObject* self, const Origin* origin, const struct TailspanThreadState* state,
+                          uint64_t start_ns) {
+  uint64_t ready_ns = origin->ready_ns;
+  if (origin->kind == TAILSPAN_TIMER) {
+    PyObject* when = *Member(self, at.when);
+    double seconds = when && PyFloat_Check(when) ? PyFloat_AS_DOUBLE(when) : 0;
+    uint64_t when_ns = seconds > 0 && seconds < 9e9 ? (uint64_t)(seconds * 1e9) : 0;
+    /* Due while the loop was in its poll: the poll's return is what made it ready. */
+    if (when_ns >= state->poll_enter_ns && when_ns < state->poll_return_ns) when_ns = state->poll_return_ns;
+    if (when_ns > ready_ns) ready_ns = when_ns;
+  } else if (origin->flags & TAILSPAN_READY_BOUND && state->poll_return_ns > ready_ns) {
+    ready_ns = state->poll_return_ns;
+  }
+  return ready_ns < start_ns ? ready_ns : start_ns;
+}
+
+void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t span, uint64_t start_ns,
+              uint64_t end_ns, const Outer* outer) {
+  if (outer->forks != tailspan_forks) return; /* forked within: the parent writes this step */
+  int known = origin->forks == tailspan_forks; /* made before a fork: its ids are the parent's */
+  struct TailspanRingRecord* record = tailspan_begin(state, TAILSPAN_STEP, origin->kind);
+  record->ready_ns = origin->ready_ns;
+  record->start_ns = start_ns;
+  record->end_ns = end_ns;
+  record->step = step;
+  record->span = span;
+  record->waker_step = known ? origin->waker_step : 0;
+  record->waker_span = known ? origin->waker_span : 0;
+  record->task = origin->task;
+  record->outer_span = outer->span;
+  record->flags = origin->flags;
+  record->site = known ? origin->site : 0;
+  record->fd = origin->fd;
+  tailspan_finish(state, record);
+}
+
+/* What stock _run does with the exception that is set: to the loop's handler, or on when it ends the program. */
+static PyObject* HandleFailed(PyObject* self) {
+  AddTraceback("_run", events_file, run_line);
+  if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return NULL;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback) PyException_SetTraceback(value, traceback);
+  PyObject* stack[2] = {self, value};
+  PyObject* result = PyObject_Vectorcall(on_exception, stack, 2, NULL);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return result;
+}
+
+static PyObject* HandleRun(PyObject* self, PyObject* unused) {
+  (void)unused;
+  struct TailspanThreadState* state = tailspan_state();
+  if (!state->in_loop_slot) tailspan_enter_loop_slot(state);
+  Origin* own = HandleOrigin(self);
+  PyObject *context = *Member(self, at.context), *callback = *Member(self, at.callback), *args = *Member(self, at.args);
+  if (!context || !callback || !args || !PyTuple_Check(args)) {
+    PyErr_SetString(PyExc_RuntimeError, "the handle was cancelled or never initialised");
+    return HandleFailed(self);
+  }
+  Py_INCREF(self);
+  Py_INCREF(context);
+  Py_INCREF(callback);
+  Py_INCREF(args);
+  Outer outer;
+  SaveOuter(state, &outer);
+  uint64_t step = tailspan_next_step(state), span = 0;
+  uint64_t start_ns = tailspan_now_ns();
+  Origin origin = *own; /* the callback may run this very handle again, or make it ready again */
+  origin.ready_ns = ReadyTime(self, own, state, start_ns);
+  own->flags = TAILSPAN_READY_BOUND; /* from the second run on; I/O sets its time with each poll */
+  PyObject* result = NULL;
+  if (PyContext_Enter(context) == 0) {
+    PublishQuiet(state, RunningCell(), start_ns);
+    span = state->span;
+    state->step = step;
+    state->task = origin.task;
+    state->slot->start_ns = start_ns;
+    state->slot->span = span;
+    state->slot->task = origin.task;
+    state->slot->step = step;
+    result = PyObject_Vectorcall(callback, ((PyTupleObject*)args)->ob_item, (size_t)PyTuple_GET_SIZE(args), NULL);
+    if (PyContext_Exit(context) < 0) Py_CLEAR(result);
+  }
+  uint64_t end_ns = tailspan_now_ns();
+  RestoreOuter(state, &outer, end_ns);
+  EmitStep(state, &origin, step, span, start_ns, end_ns, &outer);
+  if (result) {
+    Py_DECREF(result);
+    result = Py_NewRef(Py_None);
+  } else {
+    result = HandleFailed(self);
+  }
+  Py_DECREF(args);
+  Py_DECREF(callback);
+  Py_DECREF(context);
+  Py_DECREF(self);
+  return result;
+}
+
+static PyMethodDef handle_methods[] = {{"_run", HandleRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyType_Slot handle_slots[] = {{Py_tp_init, HandleInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
+static PyType_Slot timer_slots[] = {{Py_tp_init, TimerInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
+
+/* The offset of a __slots__ member, or -1 with an exception. */
+static Py_ssize_t MemberOffset(PyObject* type, const char* name) {
+  PyObject* descriptor = PyObject_GetAttrString(type, name);
+  if (!descriptor) return -1;
+  Py_ssize_t offset = -1;
+  if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
+    offset = ((PyMemberDescrObject*)descriptor)->d_member->offset;
+  } else {
+    PyErr_Format(PyExc_RuntimeError, "asyncio's handles have no slot %s", name);
+  }
+  Py_DECREF(descriptor);
+  return offset;
+}
+
+static int FindMembers(PyObject* handle, PyObject* timer) {
+  return (at.callback = MemberOffset(handle, "_callback")) < 0 || (at.args = MemberOffset(handle, "_args")) < 0 ||
+         (at.cancelled = MemberOffset(handle, "_cancelled")) < 0 || (at.loop = MemberOffset(handle, "_loop")) < 0 ||
+         (at.source_traceback = MemberOffset(handle, "_source_traceback")) < 0 ||
+         (at.repr = MemberOffset(handle, "_repr")) < 0 || (at.context = MemberOffset(handle, "_context")) < 0 ||
+         (at.when = MemberOffset(timer, "_when")) < 0 || (at.scheduled = MemberOffset(timer, "_scheduled")) < 0;
+}
+
+/* The exception path in Python: it is rare, and it must say the same as the running version's own. */
+static const char exception_source[] =
+    "from asyncio import format_helpers\n"
+    "_takes_debug = 'debug' in format_helpers._format_callback_source.__code__.co_varnames\n"
+    "def on_exception(handle, exc):\n"
+    "    more = {'debug': handle._loop.get_debug()} if _takes_debug else {}\n"
+    "    cb = format_helpers._format_callback_source(handle._callback, handle._args, **more)\n"
+    "    context = {'message': f'Exception in callback {cb}', 'exception': exc, 'handle': handle}\n"
+    "    if handle._source_traceback:\n"
+    "        context['source_traceback'] = handle._source_traceback\n"
+    "    handle._loop.call_exception_handler(context)\n";
+
+static int MakeExceptionPath(void) {
+  PyObject* globals = PyDict_New();
+  PyObject* done = NULL;
+  if (globals && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0) {
+    done = PyRun_String(exception_source, Py_file_input, globals, globals);
+  }
+  on_exception = done ? Py_XNewRef(PyDict_GetItemString(globals, "on_exception")) : NULL;
+  Py_XDECREF(done);
+  Py_XDECREF(globals);
+  return on_exception ? 0 : -1;
+}
+
+/* File and line of `self._context.run(...)` in stock _run: the third line of the function in all known versions. */
+static int FindStockRun(PyObject* handle) {
+  PyObject* run = PyObject_GetAttrString(handle, "_run");
+  PyObject* code = run ? PyObject_GetAttrString(run, "__code__") : NULL;
+  Py_XDECREF(run);
+  if (!code) return -1;
+  events_file = PyUnicode_AsUTF8(((PyCodeObject*)code)->co_filename); /* lives as long as `code`, which we keep */
+  run_line = ((PyCodeObject*)code)->co_firstlineno + 2;
+  return events_file ? 0 : -1;
+}
+
+static PyTypeObject* MakeType(const char* name, PyObject* base, Py_ssize_t origin_at, PyType_Slot* slots) {
+  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  PyTypeObject* type = (PyTypeObject*)PyType_FromSpecWithBases(&spec, base);
+  if (type) type->tp_vectorcall = MakeHandle;
+  return type;
+}
+
+static PyTypeObject* TypeFrom(PyObject* module, const char* name) {
+  PyObject* type = module ? PyObject_GetAttrString(module, name) : NULL;
+  if (!type) PyErr_Clear();
+  if (type && !PyType_Check(type)) Py_CLEAR(type);
+  return (PyTypeObject*)type;
+}
+
+int HandleSetup(PyObject* events_module) {
+  if (handle_type && timer_type) return 0;
+  PyObject* handle = PyObject_GetAttrString(events_module, "Handle");
+  PyObject* timer = PyObject_GetAttrString(events_module, "TimerHandle");
+  PyObject* tasks = PyImport_ImportModule("asyncio.tasks");
+  PyObject* accelerator = PyImport_ImportModule("_asyncio");
+  if (!accelerator) PyErr_Clear();
+  int bad = !handle || !timer || !tasks || FindMembers(handle, timer) || FindStockRun(handle) || MakeExceptionPath();
+  if (!bad) {
+    c_task_type = TypeFrom(accelerator, "Task");
+    py_task_type = TypeFrom(tasks, "_PyTask");
+    debug_name = PyUnicode_InternFromString("_debug");
+    get_debug_name = PyUnicode_InternFromString("get_debug");
+    stock_handle_init = PyObject_GetAttrString(handle, "__init__");
+    stock_timer_init = PyObject_GetAttrString(timer, "__init__");
+    handle_origin_at = ((PyTypeObject*)handle)->tp_basicsize;
+    timer_origin_at = ((PyTypeObject*)timer)->tp_basicsize;
+    handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
+    timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
+    bad = !handle_type || !timer_type || !stock_handle_init || !stock_timer_init;
+  }
+  Py_XDECREF(handle);
+  Py_XDECREF(timer);
+  Py_XDECREF(tasks);
+  Py_XDECREF(accelerator);
+  return bad ? -1 : 0;
+}

@@ -1,0 +1,85 @@
+/* tailspan._context: what its files share. All of it runs with the GIL held; per-thread state is the library's. */
+#ifndef TAILSPAN_PYTHON_NATIVE_H_
+#define TAILSPAN_PYTHON_NATIVE_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "context/thread_state.h"
+
+/* Versions whose asyncio internals were checked by the tests. On others only the context works, not the ring. */
+#if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+#define TAILSPAN_KNOWN_PYTHON 1
+#else
+#define TAILSPAN_KNOWN_PYTHON 0
+#endif
+
+/* One span. Cells form chains by `parent` (only towards the root, so no cycles and no garbage collection). A cell may
+ * start without ids and be filled later; until then it publishes as its nearest ancestor that has some. */
+typedef struct Cell {
+  PyObject_HEAD
+  struct Cell* parent; /* strong; ended ancestors are cut out as they are met, but never a live cell's own parent */
+  PyObject* base;      /* the hooks' own, may be null */
+  uint64_t serial;     /* names the cell in the thread's state; never 0 */
+  struct TailspanThreadRecord ids;
+  uint8_t ended, filled;
+} Cell;
+
+extern PyTypeObject* cell_type;
+extern PyObject* current_var; /* ContextVar holding a Cell or None */
+
+int CellInit(PyObject* module);
+Cell* LiveCell(Cell* cell); /* the nearest cell from here upwards that has not ended; borrowed, may be null */
+Cell* RunningCell(void);    /* LiveCell of the running context; borrowed, alive while the context keeps it */
+
+/* Makes `cell` (or none, or its nearest filled ancestor) what this thread publishes. Quiet: no record, for changes that a STEP record stands for. */
+void PublishQuiet(struct TailspanThreadState* state, const Cell* cell, uint64_t now_ns);
+void PublishCell(const Cell* cell, uint8_t kind);
+
+/* What the thread published before a step, to be put back after it. Copied: the cell may be gone by then. */
+typedef struct Outer {
+  uint64_t serial, span, step, task;
+  uint32_t forks;
+  struct TailspanThreadRecord record; /* only when serial is not 0 */
+} Outer;
+void SaveOuter(struct TailspanThreadState* state, Outer* outer);
+void RestoreOuter(struct TailspanThreadState* state, const Outer* outer, uint64_t now_ns);
+
+/* Who made it ready: the innermost Python function that is no part of asyncio's way to a handle. */
+uint16_t CallSite(void);
+int CallSiteSkip(PyObject* function); /* 0, or -1 with an exception; a non-function is ignored */
+/* Adds the frame of stock Handle._run to the traceback of the current exception. */
+void AddTraceback(const char* function, const char* file, int line);
+
+/* What is remembered of a handle from its making to its run. */
+typedef struct Origin {
+  uint64_t ready_ns, waker_step, waker_span, task;
+  int32_t fd;
+  uint32_t forks;
+  uint16_t site;
+  uint8_t kind, flags;
+} Origin;
+void OriginInit(Origin* origin, struct TailspanThreadState* state, uint8_t kind);
+void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t span, uint64_t start_ns,
+              uint64_t end_ns, const Outer* outer);
+
+extern PyTypeObject* handle_type;
+extern PyTypeObject* timer_type;
+int HandleSetup(PyObject* events_module); /* makes the two types; 0 or -1 */
+Origin* HandleOrigin(PyObject* handle);   /* null for a handle of another type */
+
+extern PyMethodDef select_method;
+extern PyMethodDef create_task_method;  /* eager tasks: 3.12 and later */
+extern PyMethodDef wrap_task_method;    /* without Handle: every task's coroutine becomes a StepCoroutine */
+extern PyObject* stock_create_task;
+int SelectInit(void);
+
+int ExecutorInit(PyObject* module);
+PyObject* WorkItemType(PyObject* thread_module); /* new reference */
+
+int StepCoroutineInit(PyObject* module);
+extern PyTypeObject* step_coroutine_type;
+
+extern PyMethodDef install_methods[];
+
+#endif /* TAILSPAN_PYTHON_NATIVE_H_ */

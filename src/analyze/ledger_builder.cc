@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+
+#include "analyze/analyze.h"
+#include "analyze/path_walker.h"
+#include "base/result.h"
+
+namespace tailspan::analyze {
+namespace {
+
+using base::Loss;
+using model::LedgerPiece;
+using model::TraceLedger;
+
+bool SameLine(const LedgerPiece& a, const DraftPiece& b, uint32_t path) {
+  return a.path == path && a.cause == b.cause && a.summed == b.summed && a.join == b.join &&
+         a.blame.kind == b.blame.kind && a.blame.name == b.blame.name && a.blame.span_id == b.blame.span_id &&
+         a.blame.how == b.blame.how && a.blame.detail == b.blame.detail && a.evidence == b.evidence;
+}
+
+int64_t NumberAttribute(const model::Span& span, std::string_view key) {
+  for (const auto& [name, value] : span.attributes) {
+    if (name != key) continue;
+    int64_t number = -1;
+    auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    return error == std::errc() && end == value.data() + value.size() ? number : -1;
+  }
+  return -1;
+}
+
+// The request's own size, in the first unit that its spans tell: tokens, else bytes of the request's body.
+double RequestSize(const Trace& trace) {
+  int64_t tokens = 0;
+  bool known = false;
+  for (const SpanNode& node : trace.nodes) {
+    if (node.span->type != model::SpanType::kLlm) continue;
+    if (node.span->input_tokens < 0 && node.span->output_tokens < 0) continue;
+    known = true;
+    tokens += std::max<int64_t>(0, node.span->input_tokens) + std::max<int64_t>(0, node.span->output_tokens);
+  }
+  if (known) return static_cast<double>(tokens);
+  for (std::string_view key : {"http.request.body.size", "http.request_content_length", "tailspan.input.length"}) {
+    int64_t bytes = NumberAttribute(*trace.root().span, key);
+    if (bytes >= 0) return static_cast<double>(bytes);
+  }
+  return -1;
+}
+
+// Paths of names from the root down, one entry a distinct path (retries and fan-outs share one); the index of each
+// node's path. Deeper than the limit, a node has its ancestor's path.
+std::vector<uint32_t> NamePaths(const Trace& trace, TraceLedger* ledger) {
+  constexpr size_t kPathNamesMax = 64;
+  std::vector<uint32_t> of_node(trace.nodes.size());
+  std::map<std::pair<uint32_t, std::string>, uint32_t> seen;
+  for (size_t i = 0; i < trace.nodes.size(); ++i) {
+    const SpanNode& node = trace.nodes[i];
+    bool is_root = node.parent < 0;
+    uint32_t parent = is_root ? 0 : of_node[static_cast<size_t>(node.parent)];
+    if (!is_root && ledger->paths[parent].size() >= kPathNamesMax) {
+      of_node[i] = parent;
+      continue;
+    }
+    auto [it, fresh] =
+        seen.try_emplace({is_root ? UINT32_MAX : parent, node.span->name}, static_cast<uint32_t>(ledger->paths.size()));
+    if (fresh) {
+      std::vector<std::string> path;
+      if (!is_root) path = ledger->paths[parent];
+      path.push_back(node.span->name);
+      ledger->paths.push_back(std::move(path));
+    }
+    of_node[i] = it->second;
+  }
+  return of_node;
+}
+
+TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts) {
+  const model::Span& root = *trace.root().span;
+  TraceLedger ledger;
+  ledger.trace_id = trace.id;
+  ledger.root_id = root.span_id;
+  ledger.operation = root.name;
+  ledger.start_unix_ns = root.start_unix_ns;
+  ledger.duration_ns = trace.duration_ns();
+  ledger.failed = root.status == model::SpanStatus::kError || root.status == model::SpanStatus::kCancelled;
+  ledger.size = RequestSize(trace);
+  std::vector<uint32_t> path_of = NamePaths(trace, &ledger);
+  int64_t origin_ns = trace.root().start_mono_ns;
+  for (DraftPiece& draft : drafts) {
+    uint32_t path = path_of[static_cast<size_t>(draft.node)];
+    if (!ledger.pieces.empty() && SameLine(ledger.pieces.back(), draft, path)) {
+      ledger.pieces.back().end_ns = draft.end_ns - origin_ns;
+      continue;
+    }
+    LedgerPiece piece;
+    piece.start_ns = draft.start_ns - origin_ns;
+    piece.end_ns = draft.end_ns - origin_ns;
+    piece.span_id = trace.nodes[static_cast<size_t>(draft.node)].span->span_id;
+    piece.path = path;
+    piece.cause = draft.cause;
+    piece.blame = std::move(draft.blame);
+    piece.summed = draft.summed;
+    piece.join = draft.join;
+    piece.evidence = std::move(draft.evidence);
+    ledger.pieces.push_back(std::move(piece));
+  }
+  return ledger;
+}
+
+}  // namespace
+
+std::vector<TraceLedger> BuildLedgers(const model::RecordBatch& batch, const LedgerOptions& options,
+                                      base::LossCounters* loss) {
+  base::ClockMap clock(batch.clock_pairs);
+  std::vector<Trace> traces = AssembleTraces(batch.spans, clock, options, loss);
+  Timeline timeline(batch);
+  GilTimeline gil(timeline);
+  Network network(timeline);
+  WalkIndex index{traces, timeline, gil, network, options, loss, {}, {}};
+  index.Fill();
+  std::vector<TraceLedger> out;
+  out.reserve(traces.size());
+  for (size_t i = 0; i < traces.size(); ++i) {
+    out.push_back(ToLedger(traces[i], PathWalker(index, static_cast<int>(i)).Walk()));
+    std::string broken = model::CheckLaw(out.back());
+    TAILSPAN_CHECK(broken.empty());
+  }
+  return out;
+}
+
+}  // namespace tailspan::analyze

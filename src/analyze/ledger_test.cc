@@ -1,0 +1,222 @@
+// Golden ledgers of small recordings, computed by hand. A ledger prints as one line a piece: "start-end span cause
+// blame", us.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "analyze/analyze.h"
+#include "analyze/recording_builder.h"
+
+namespace tailspan::analyze {
+namespace {
+
+using model::Cause;
+using model::StepKind;
+using model::WaitClass;
+
+std::string Print(const model::TraceLedger& ledger) {
+  std::string out;
+  for (const model::LedgerPiece& piece : ledger.pieces) {
+    std::string blame = piece.blame.name == "self" ? "" : piece.blame.name;
+    out += fmt::format("{}-{} {} {}{}{}\n", piece.start_ns / 1000, piece.end_ns / 1000, ledger.paths[piece.path].back(),
+                       model::CauseName(piece.cause), blame.empty() ? "" : " ", blame);
+  }
+  return out;
+}
+
+std::string Golden(const RecordingBuilder& recording, size_t which = 0) {
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(recording.batch, {}, &loss);
+  EXPECT_GT(ledgers.size(), which);
+  if (ledgers.size() <= which) return "";
+  EXPECT_EQ(model::CheckLaw(ledgers[which]), "");
+  return Print(ledgers[which]);
+}
+
+TEST(Ledger, SpansAloneTakeTheLastFinishingChild) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "a", 10, 40).Span(3, 1, "b", 20, 90).Span(4, 3, "c", 30, 60);
+  EXPECT_EQ(Golden(r),
+            "0-20 root unexplained\n20-30 b unexplained\n30-60 c unexplained\n60-90 b unexplained\n90-100 root "
+            "unexplained\n");
+}
+
+TEST(Ledger, PlainThreadIsCutByTheKernelsBook) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "read", 20, 80);
+  r.Change(0, 1, 0, 0).Change(20, 2, 1, 0).Change(80, 1, 2, 0).Change(100, 0, 1, 0);
+  auto& wait = r.Wait(100, 0, 30, 60, 70, WaitClass::kDiskRead, Cause::kDiskRead);
+  wait.target.kind = model::TargetKind::kFile;
+  std::snprintf(wait.target.name.data(), wait.target.name.size(), "index.bin");
+  wait.occupants[0] = {7, 7, 10000, {'m', 'a', 'k', 'e'}};
+  r.Cpu(100, 70, 110);
+  EXPECT_EQ(Golden(r),
+            "0-20 root on_cpu\n20-30 read on_cpu\n30-60 read disk_read index.bin\n60-70 read run_queue make\n"
+            "70-80 read on_cpu\n80-100 root on_cpu\n");
+}
+
+TEST(Ledger, LostRecordsAreUnexplained) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0).Change(100, 0, 1, 0).Cpu(100, 0, 30).Cpu(100, 50, 120);
+  EXPECT_EQ(Golden(r), "0-30 root on_cpu\n30-50 root unexplained\n50-100 root on_cpu\n");
+}
+
+TEST(Ledger, OnCpuIsMeasuredNotInferred) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0).Change(100, 0, 1, 0).Cpu(100, 0, 100);
+  r.batch.intervals[0].on_cpu_ns = 60'000;
+  r.batch.intervals[0].short_ns[static_cast<size_t>(WaitClass::kFutex)] = 30'000;
+  EXPECT_EQ(Golden(r), "0-60 root on_cpu\n60-90 root lock\n90-100 root unexplained\n");
+}
+
+// gather(a, b): the root's task is resumed by b, which ended last; a is off the path.
+TEST(Ledger, GatherFollowsTheLastToFinish) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "a", 12, 40).Span(3, 1, "b", 14, 80);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 12, 14).Change(12, 2, 1, 2);
+  r.Step(3, 1, 0x30, StepKind::kNewTask, 1, 9, 14, 20).Change(14, 3, 1, 3);
+  r.Step(4, 0, 0x20, StepKind::kTimer, 2, 40, 40, 41);
+  r.Step(5, 0, 0x30, StepKind::kTimer, 3, 78, 78, 82).Change(80, 1, 3, 5);
+  r.Step(6, 5, 0x10, StepKind::kSoon, 1, 81, 84, 100);
+  r.Cpu(100, 0, 20).Cpu(100, 40, 41).Cpu(100, 78, 110);
+  r.Wait(100, 20, 20, 40, 40, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 41, 41, 78, 78, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-9 root on_cpu\n9-10 root event_loop root\n10-12 root event_loop event loop\n12-14 root event_loop a\n"
+            "14-20 b on_cpu\n20-78 b sleep timer\n78-80 b on_cpu\n80-81 root on_cpu\n81-82 root event_loop root\n"
+            "82-84 root event_loop event loop\n84-100 root on_cpu\n");
+}
+
+// A background task that outlives the root is never on its path.
+TEST(Ledger, BackgroundTaskIsOffThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 50).Span(2, 1, "background", 10, 200);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 10, 20).Change(10, 2, 1, 2);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 1, 30, 30, 50);
+  r.Step(4, 0, 0x20, StepKind::kTimer, 2, 190, 190, 200);
+  r.Cpu(100, 0, 20).Cpu(100, 30, 50);
+  r.Wait(100, 20, 20, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-30 root sleep timer\n30-50 root on_cpu\n");
+}
+
+// A job of a pool: queued behind another request's job, then run; the loop resumes by the job's completion callback.
+TEST(Ledger, ExecutorJobPassesThroughAndItsQueueIsBlamed) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "embed", 5, 90).Span(9, 0, "other", 0, 300, 2);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10).Change(5, 2, 1, 1);
+  r.Step(20, 0, 0, StepKind::kExecutor, 9, 0, 0, 40, 101);
+  r.Step(21, 1, 0, StepKind::kExecutor, 2, 8, 45, 80, 101);
+  r.Step(3, 21, 0, StepKind::kSoon, 0, 79, 82, 84);  // the future's callback on the loop
+  r.Step(4, 3, 0x10, StepKind::kSoon, 2, 83, 85, 100).Change(90, 1, 2, 4);
+  r.Cpu(100, 0, 10).Cpu(100, 82, 110).Cpu(101, 0, 90);
+  r.Wait(100, 10, 10, 81, 82, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(
+      Golden(r),
+      "0-5 root on_cpu\n5-8 embed on_cpu\n8-40 embed queue other\n40-45 embed queue thread pool\n45-79 embed on_cpu\n"
+      "79-81 embed event_loop event loop\n81-82 embed run_queue\n82-83 embed on_cpu\n83-85 embed event_loop event "
+      "loop\n"
+      "85-90 embed on_cpu\n90-100 root on_cpu\n");
+}
+
+// Another request's step releases an asyncio lock: final, blamed on that request's span.
+TEST(Ledger, AnotherRequestsLockIsFinal) {
+  RecordingBuilder r;
+  r.Site(1, "locks.py:Lock.release");
+  r.Span(1, 0, "root", 0, 100).Span(9, 0, "other", 0, 300, 2);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 0, 0x90, StepKind::kTimer, 9, 60, 60, 70);
+  r.Step(3, 2, 0x10, StepKind::kSoon, 1, 65, 70, 100);
+  r.batch.steps.back().site = 1;
+  r.Cpu(100, 0, 10).Cpu(100, 60, 110);
+  r.Wait(100, 10, 10, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-65 root lock other\n65-70 root event_loop other\n70-100 root on_cpu\n");
+}
+
+// Ready, but the loop's thread waits for the GIL: gil, blamed on the span of the thread that gives it up.
+TEST(Ledger, GilPassesThroughEventLoop) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(9, 0, "chunk", 0, 300, 2);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 1, 20, 70, 100);
+  r.Step(20, 0, 0, StepKind::kExecutor, 9, 0, 0, 200, 101);
+  r.Wait(100, 0, 10, 20, 20, WaitClass::kPoll, Cause::kNetRecv);
+  auto& gil = r.Wait(100, 20, 21, 68, 69, WaitClass::kGil, Cause::kGil);
+  gil.waker.kind = model::WakerKind::kThread;
+  gil.waker.pid = RecordingBuilder::kPid;
+  gil.waker.tid = 101;
+  r.Cpu(100, 69, 110).Cpu(101, 0, 200);
+  EXPECT_EQ(Golden(r),
+            "0-10 root on_cpu\n10-20 root sleep timer\n20-21 root event_loop event loop\n21-68 root gil chunk\n"
+            "68-69 root run_queue\n69-70 root event_loop event loop\n70-100 root on_cpu\n");
+}
+
+// A socket read by the loop: the reader's callback runs in its opener's context and is passed through.
+TEST(Ledger, SocketReadIsThePeersAndRepairsAreSplit) {
+  RecordingBuilder r;
+  model::SocketAddress us{2, {10, 0, 0, 1}, 4000}, peer{2, {10, 0, 0, 2}, 8000};
+  r.Span(1, 0, "root", 0, 400).Span(9, 0, "opener", 0, 5, 2);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 0, 0, StepKind::kIoRead, 9, 330, 331, 333);
+  r.batch.steps.back().fd = 8;
+  r.Step(3, 2, 0x10, StepKind::kSoon, 1, 332, 334, 400);
+  r.batch.sockets.push_back({RecordingBuilder::kPid, 8, 0, 1, us, peer});
+  r.batch.retransmissions.push_back({300'000, us, peer, 1, 200'000, 1});
+  r.Cpu(100, 0, 10).Cpu(100, 330, 410);
+  r.Wait(100, 10, 10, 330, 330, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-10 root on_cpu\n10-130 root net_recv 10.0.0.2:8000\n130-330 root retransmit 10.0.0.2:8000\n"
+            "330-331 root event_loop event loop\n331-332 root on_cpu\n332-333 root event_loop opener\n"
+            "333-334 root event_loop event loop\n334-400 root on_cpu\n");
+}
+
+// Two threads help one span: the path follows the one that let the waiting thread go on.
+TEST(Ledger, HelpingThreadIsFollowed) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "work", 10, 80);
+  r.Change(0, 1, 0, 0).Change(100, 0, 1, 0);
+  r.Change(10, 2, 0, 0, 101).Change(80, 0, 2, 0, 101);
+  auto& wait = r.Wait(100, 0, 5, 80, 82, WaitClass::kFutex, Cause::kLock);
+  wait.waker.kind = model::WakerKind::kThread;
+  wait.waker.pid = RecordingBuilder::kPid;
+  wait.waker.tid = 101;
+  wait.waker.span_id = 2;
+  r.Cpu(100, 82, 110);
+  auto& fault = r.Wait(101, 10, 30, 60, 60, WaitClass::kPageFault, Cause::kPageFault);
+  fault.target.kind = model::TargetKind::kFile;
+  std::snprintf(fault.target.name.data(), fault.target.name.size(), "index");
+  r.Cpu(101, 60, 90);
+  EXPECT_EQ(Golden(r),
+            "0-5 root on_cpu\n5-10 root queue helper not begun\n10-30 work on_cpu\n30-60 work page_fault index\n60-80 "
+            "work on_cpu\n"
+            "80-82 root run_queue\n82-100 root on_cpu\n");
+}
+
+TEST(TraceAssembly, RepairsAreCounted) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 77, "orphan", 10, 20).Span(3, 4, "x", 10, 20).Span(4, 3, "y", 11, 19);
+  r.Span(1, 0, "root", 0, 100);
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanRepeated), 1u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanParentCycle), 1u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 2u);
+}
+
+TEST(TraceAssembly, DeepAndLargeTracesKeepTheLaw) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100'000);
+  for (uint64_t i = 2; i <= 5000; ++i)
+    r.Span(i, i - 1, "deep", static_cast<int64_t>(i / 200), 100'000 - static_cast<int64_t>(i));
+  for (uint64_t i = 6000; i < 130'000; ++i) r.Span(i, 1, "wide", 50, 60);
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+  EXPECT_GT(loss.Get(base::Loss::kTraceTooDeep), 0u);
+  EXPECT_GT(loss.Get(base::Loss::kTraceTooLarge), 0u);
+}
+
+}  // namespace
+}  // namespace tailspan::analyze

@@ -1,0 +1,52 @@
+// Waits on sockets: who the peer is, when the socket was ready, and how much of a wait was the repair of a lost
+// segment.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyze/timeline.h"
+
+namespace tailspan::analyze {
+
+struct Connection {
+  model::SocketAddress local, remote;
+  uint64_t inode = 0;
+  bool known() const { return remote.family != 0; }
+};
+
+// A part of a socket wait that a retransmission repaired.
+struct Repair {
+  int64_t start_ns = 0, end_ns = 0;  // empty when there was none
+  std::string evidence;
+};
+
+class Network {
+ public:
+  explicit Network(const Timeline& timeline);
+
+  // The connection behind a descriptor of a process at a time.
+  Connection ConnectionOf(int32_t pid, int32_t fd, int64_t at_ns) const;
+  // First time in (from, to] at which the connection's socket became readable; 0 unknown.
+  int64_t ReadyAt(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
+  // Within a wait [from, to) on the connection. A loss is seen when it is repaired: the time from the last moment
+  // either end worked on this exchange before the loss until delivery, at most the sum of the timeouts read at the
+  // events.
+  Repair RepairIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
+  // "chroma" when a followed process owns the remote end, else "10.0.0.2:8000".
+  std::string PeerName(const Connection& connection) const;
+  int32_t PeerPid(const Connection& connection) const;  // 0: not followed
+
+ private:
+  using Pair = std::pair<model::SocketAddress, model::SocketAddress>;
+
+  const Timeline& timeline_;
+  std::map<Pair, std::vector<const model::Retransmission*>> retransmissions_;
+  std::map<Pair, std::vector<int64_t>> ready_;
+  std::map<model::SocketAddress, int32_t> owner_by_local_;  // listening or connected end -> process
+  std::map<std::pair<int32_t, int32_t>, std::vector<const model::SocketInfo*>> by_fd_;
+};
+
+}  // namespace tailspan::analyze

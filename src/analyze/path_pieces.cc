@@ -1,0 +1,357 @@
+// The part of PathWalker that turns stretches of threads into pieces with a cause and a blame.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "analyze/path_walker.h"
+
+namespace tailspan::analyze {
+namespace {
+
+using base::Loss;
+using model::Blame;
+using model::BlameKind;
+using model::Cause;
+using model::LoopStep;
+using model::SpanId;
+using model::TargetKind;
+using model::ThreadInterval;
+using model::WakerKind;
+
+template <size_t N>
+std::string Text(const std::array<char, N>& chars) {
+  return std::string(chars.data(), strnlen(chars.data(), N));
+}
+
+}  // namespace
+
+void PathWalker::Emit(int64_t from_ns, int64_t to_ns, int node, Cause cause, Blame blame, bool summed,
+                      std::string evidence) {
+  from_ns = std::max(from_ns, lo_ns_);
+  if (to_ns <= from_ns) return;
+  model::Join join = cause == Cause::kUnexplained ? model::Join::kNone : model::Join::kThreadContext;
+  pieces_.push_back({from_ns, to_ns, node, cause, std::move(blame), summed, join, std::move(evidence)});
+}
+
+// A slice of a thread that works for this trace, cut where its current span changed.
+void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
+  int64_t end_ns = slice.end_ns;
+  while (end_ns > slice.start_ns) {
+    const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
+    int64_t start_ns = mark ? std::max(mark->at_ns, slice.start_ns) : slice.start_ns;
+    int part_node = NodeAt(thread, end_ns - 1, node);
+    Slice part = slice;
+    part.start_ns = start_ns;
+    part.end_ns = end_ns;
+    switch (slice.kind) {
+      case Slice::Kind::kOnCpu:
+        Emit(start_ns, end_ns, part_node, Cause::kOnCpu, {BlameKind::kSelf, "self", {}, "scheduler's book", 1, {}, 0},
+             slice.summed);
+        break;
+      case Slice::Kind::kRunnable:
+        Emit(start_ns, end_ns, part_node, slice.cause, BlameOccupant(*slice.interval), slice.summed);
+        break;
+      case Slice::Kind::kUnknown: {
+        bool has_book = !timeline_.thread(thread).intervals.empty();
+        if (has_book) index_.loss->Add(Loss::kLedgerHole);
+        Emit(start_ns, end_ns, part_node, Cause::kUnexplained, {}, false,
+             has_book ? "no kernel record of this time" : "kernel probes off");
+        break;
+      }
+      case Slice::Kind::kBlocked:
+        if (slice.cause == Cause::kGil) {
+          EmitGil(part, thread, part_node);
+        } else if ((slice.cause == Cause::kNetRecv || slice.cause == Cause::kNetSend) && !slice.summed &&
+                   slice.interval->target.kind == TargetKind::kSocket) {
+          const model::WaitTarget& target = slice.interval->target;
+          EmitSocketWait(-1, {target.local, target.remote, target.inode}, start_ns, end_ns, part_node, slice.cause);
+        } else if (slice.cause == Cause::kLock && !slice.summed && IsOurs(slice.interval->waker.span_id)) {
+          // The walk came back into a wait that this trace's own helper ended: the helper had not begun yet.
+          Emit(start_ns, end_ns, part_node, Cause::kQueue,
+               {BlameKind::kThread, "helper not begun", {}, "waker's later span", 0.5, {}, 0});
+        } else {
+          Emit(start_ns, end_ns, part_node, slice.cause, BlameWait(slice), slice.summed);
+        }
+        break;
+    }
+    end_ns = start_ns;
+  }
+}
+
+void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
+  std::vector<GilHold> holds = index_.gil.Holders(thread, slice.start_ns, slice.end_ns);
+  for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold) {
+    if (hold->thread == thread) {
+      Emit(hold->start_ns, hold->end_ns, node, Cause::kRunQueue,
+           {BlameKind::kSelf, "self", {}, "let go, not yet running", 0.7, {}, 0}, slice.summed);
+      continue;
+    }
+    Blame blame;
+    if (hold->thread >= 0) {
+      const char* how = hold->from_release ? "gil release timeline" : "gil holder by time";
+      double confidence = slice.summed ? 0.6 : hold->from_release ? 0.97 : 0.75;
+      int64_t middle_ns = hold->start_ns + (hold->end_ns - hold->start_ns) / 2;
+      blame = BlameThread(hold->thread, middle_ns, how, confidence);
+    }
+    Emit(hold->start_ns, hold->end_ns, node, Cause::kGil, std::move(blame), slice.summed);
+  }
+}
+
+// [from, to): a handle was ready and the loop thread had not run it. The thread's own gil, run_queue ... keep their
+// name; the rest is event_loop, blamed on the step that ran.
+void PathWalker::EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node) {
+  from_ns = std::max(from_ns, lo_ns_);
+  if (to_ns <= from_ns) return;
+  const ThreadLine& line = timeline_.thread(thread);
+  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
+    bool passes =
+        slice->kind == Slice::Kind::kRunnable ||
+        (slice->kind == Slice::Kind::kBlocked && (slice->cause == Cause::kGil || slice->cause == Cause::kStopped));
+    if (slice->kind == Slice::Kind::kUnknown && !line.intervals.empty()) {
+      index_.loss->Add(Loss::kLedgerHole);
+      Emit(slice->start_ns, slice->end_ns, node, Cause::kUnexplained, {}, false,
+           "no kernel record of the loop's thread");
+      continue;
+    }
+    if (passes) {
+      if (slice->cause == Cause::kGil) {
+        EmitGil(*slice, thread, node);
+      } else if (slice->kind == Slice::Kind::kRunnable) {
+        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
+      } else {
+        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed);
+      }
+      continue;
+    }
+    double confidence = slice->kind == Slice::Kind::kUnknown ? 0.5 : 0.95;
+    std::string evidence =
+        slice->kind == Slice::Kind::kBlocked ? fmt::format("the loop was in {}", model::CauseName(slice->cause)) : "";
+    int64_t end_ns = slice->end_ns;
+    while (end_ns > slice->start_ns) {
+      int running = timeline_.StepBefore(thread, end_ns);
+      const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
+      int64_t start_ns = mark ? std::max(mark->at_ns, slice->start_ns) : slice->start_ns;
+      if (running >= 0) start_ns = std::max(start_ns, timeline_.step(running).record->start_mono_ns);
+      if (start_ns >= end_ns) start_ns = end_ns - 1;
+      bool has_span = running >= 0 && timeline_.SpanAt(thread, end_ns - 1) != 0;
+      Blame blame = has_span ? BlameThread(thread, end_ns - 1, "loop step that ran", confidence)
+                             : Blame{BlameKind::kThread,
+                                     "event loop",
+                                     fmt::format("thread {}", line.key.tid),
+                                     "the loop's own work",
+                                     confidence,
+                                     {},
+                                     0};
+      Emit(start_ns, end_ns, node, Cause::kEventLoop, std::move(blame), slice->summed, evidence);
+      end_ns = start_ns;
+    }
+  }
+}
+
+// [from, to): a job waited in a pool's queue; `thread` is the worker that took it in the end.
+void PathWalker::EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node) {
+  from_ns = std::max(from_ns, lo_ns_);
+  if (to_ns <= from_ns) return;
+  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
+    int64_t end_ns = slice->end_ns;
+    while (end_ns > slice->start_ns) {
+      int busy = timeline_.StepBefore(thread, end_ns);
+      if (busy >= 0) {
+        int64_t start_ns = std::min(end_ns - 1, std::max(slice->start_ns, timeline_.step(busy).record->start_mono_ns));
+        Emit(start_ns, end_ns, node, Cause::kQueue, BlameThread(thread, end_ns - 1, "job that the worker ran", 0.9),
+             slice->summed);
+        end_ns = start_ns;
+        continue;
+      }
+      // The worker had no job: waking up, taking the GIL, getting a CPU.
+      int64_t start_ns = slice->start_ns;
+      const auto& steps = timeline_.thread(thread).steps;
+      auto before = std::lower_bound(steps.begin(), steps.end(), end_ns, [&](int step, int64_t value) {
+        return timeline_.step(step).record->start_mono_ns < value;
+      });
+      if (before != steps.begin()) start_ns = std::max(start_ns, timeline_.step(*(before - 1)).record->end_mono_ns);
+      if (start_ns >= end_ns) start_ns = end_ns - 1;
+      Slice part = *slice;
+      part.start_ns = start_ns;
+      part.end_ns = end_ns;
+      if (slice->kind == Slice::Kind::kBlocked && slice->cause == Cause::kGil) {
+        EmitGil(part, thread, node);
+      } else if (slice->kind == Slice::Kind::kRunnable) {
+        Emit(start_ns, end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
+      } else {
+        Emit(start_ns, end_ns, node, Cause::kQueue,
+             {BlameKind::kThread,
+              "thread pool",
+              fmt::format("thread {}", timeline_.thread(thread).key.tid),
+              "worker taking up the job",
+              0.8,
+              {},
+              0},
+             slice->summed);
+      }
+      end_ns = start_ns;
+    }
+  }
+}
+
+// The running part of a callback that passes news on, booked on the span that waits for it.
+void PathWalker::EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node) {
+  const Step& s = timeline_.step(step);
+  std::vector<Slice> slices = timeline_.Slices(s.thread, std::max(from_ns, lo_ns_), to_ns);
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
+    switch (slice->kind) {
+      case Slice::Kind::kOnCpu:
+        Emit(slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
+             {BlameKind::kSelf, "self", {}, "scheduler's book", 1, {}, 0}, slice->summed);
+        break;
+      case Slice::Kind::kRunnable:
+        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
+        break;
+      case Slice::Kind::kBlocked:
+        if (slice->cause == Cause::kGil) {
+          EmitGil(*slice, s.thread, node);
+        } else {
+          Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed);
+        }
+        break;
+      case Slice::Kind::kUnknown:
+        Emit(slice->start_ns, slice->end_ns, node, Cause::kUnexplained, {}, false,
+             "no kernel record of the loop's thread");
+        break;
+    }
+  }
+}
+
+void PathWalker::EmitSocketWait(int loop_thread, const Connection& connection, int64_t from_ns, int64_t to_ns, int node,
+                                Cause cause) {
+  from_ns = std::max(from_ns, lo_ns_);
+  if (to_ns <= from_ns) return;
+  Blame peer{
+      BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(connection.remote), "socket", 0.95, {}, 0};
+  if (!connection.known()) peer = {BlameKind::kPeer, "unknown peer", {}, "descriptor", 0.4, {}, 0};
+  if (cause != Cause::kNetRecv || !connection.known()) {
+    Emit(from_ns, to_ns, node, cause, std::move(peer));
+    return;
+  }
+  int64_t ready_ns = index_.network.ReadyAt(connection, from_ns, to_ns);
+  Repair repair = index_.network.RepairIn(connection, from_ns, to_ns);
+  if (ready_ns && repair.end_ns > repair.start_ns) ready_ns = std::max(ready_ns, repair.end_ns);
+  int64_t arrived_ns = ready_ns ? ready_ns : to_ns;
+  // After the data had arrived the loop was busy elsewhere, or on its way out of its poll.
+  if (loop_thread < 0) arrived_ns = to_ns;
+  EmitLoopBusy(loop_thread, arrived_ns, to_ns, node);
+  if (repair.end_ns <= repair.start_ns) {
+    Emit(from_ns, arrived_ns, node, cause, std::move(peer));
+    return;
+  }
+  repair.end_ns = std::min(repair.end_ns, arrived_ns);
+  Emit(repair.end_ns, arrived_ns, node, cause, peer);
+  Blame lossy = peer;
+  lossy.how = "tcp_retransmit_skb on this connection";
+  Emit(repair.start_ns, repair.end_ns, node, Cause::kRetransmit, std::move(lossy), false, repair.evidence);
+  Emit(from_ns, repair.start_ns, node, cause, std::move(peer));
+}
+
+// The node of this trace whose span was current on the thread, `fallback` when it was none of this trace's.
+int PathWalker::NodeAt(int thread, int64_t at_ns, int fallback) const {
+  SpanId span = timeline_.SpanAt(thread, at_ns);
+  if (span == 0) return OpenNode(fallback, at_ns);
+  auto it = index_.spans.find(span);
+  if (it == index_.spans.end() || it->second.trace != trace_index_) return OpenNode(fallback, at_ns);
+  return OpenNode(it->second.node, at_ns);
+}
+
+// The nearest span up the tree that was open then: an overrunning child is clipped.
+int PathWalker::OpenNode(int node, int64_t at_ns) const {
+  // Application clocks are stamped a moment apart from ours.
+  constexpr int64_t kSlackNs = 200'000;
+  while (node > 0) {
+    const SpanNode& n = trace_.nodes[static_cast<size_t>(node)];
+    if (at_ns >= n.start_mono_ns - kSlackNs && at_ns <= n.end_mono_ns + kSlackNs) break;
+    node = n.parent;
+  }
+  return std::max(node, 0);
+}
+
+Blame PathWalker::BlameSpan(SpanId span, int thread, const char* how, double confidence) const {
+  auto it = index_.spans.find(span);
+  if (it == index_.spans.end()) {
+    Blame blame{BlameKind::kThread, "thread without a span", {}, how, confidence * 0.9, {}, 0};
+    if (thread >= 0) {
+      const ThreadLine& line = timeline_.thread(thread);
+      if (const model::ProcessInfo* process = timeline_.Process(line.key.pid)) blame.name = process->comm;
+      blame.detail = fmt::format("thread {}", line.key.tid);
+    }
+    return blame;
+  }
+  const Trace& trace = index_.traces[static_cast<size_t>(it->second.trace)];
+  const model::Span& blamed = *trace.nodes[static_cast<size_t>(it->second.node)].span;
+  bool same = it->second.trace == trace_index_;
+  std::string detail = fmt::format("thread {}, {}", thread >= 0 ? timeline_.thread(thread).key.tid : 0,
+                                   same ? "the same request" : "another request of " + trace.root().span->name);
+  return {BlameKind::kSpan, blamed.name, std::move(detail), how, confidence, trace.id, span};
+}
+
+Blame PathWalker::BlameThread(int thread, int64_t at_ns, const char* how, double confidence) const {
+  return BlameSpan(timeline_.SpanAt(thread, at_ns), thread, how, confidence);
+}
+
+Blame PathWalker::BlameOccupant(const ThreadInterval& interval) const {
+  if (interval.throttled) return {BlameKind::kCgroup, "cpu quota", {}, "throttled flag at switch-out", 0.95, {}, 0};
+  const model::CpuOccupant& who = interval.occupants[0];
+  if (who.tid == 0 && who.ns == 0) return {};
+  std::string name = Text(who.comm);
+  if (who.pid == interval.pid) name += " (same process)";
+  return {
+      BlameKind::kProcess, std::move(name), fmt::format("pid {} thread {}", who.pid, who.tid), "cpu slot", 0.95, {}, 0};
+}
+
+Blame PathWalker::BlameWait(const Slice& slice) const {
+  if (!slice.interval || slice.summed) return {};
+  const ThreadInterval& interval = *slice.interval;
+  const model::WaitTarget& target = interval.target;
+  const model::Waker& waker = interval.waker;
+  switch (slice.cause) {
+    case Cause::kPageFault:
+    case Cause::kDiskRead:
+    case Cause::kDiskWrite:
+      if (target.kind == TargetKind::kFile) {
+        return {BlameKind::kFile, Text(target.name), fmt::format("inode {}", target.inode), "wait's file", 0.95, {}, 0};
+      }
+      return slice.cause == Cause::kPageFault
+                 ? Blame{BlameKind::kDevice, "memory", {}, "fault without a file", 0.5, {}, 0}
+                 : Blame{};
+    case Cause::kSleep:
+      return {BlameKind::kTimer, "timer", {}, "sleeping syscall", 1, {}, 0};
+    case Cause::kNetConnect:
+    case Cause::kNetRecv:
+    case Cause::kNetSend:
+    case Cause::kDns:
+      if (target.remote.family) {
+        Connection connection{target.local, target.remote, target.inode};
+        return {
+            BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(target.remote), "socket", 0.95, {}, 0};
+      }
+      break;
+    default:
+      break;
+  }
+  if (waker.kind != WakerKind::kThread) return {};
+  if (slice.cause == Cause::kLock) {
+    int thread = timeline_.FindThread({waker.pid, waker.tid});
+    SpanId span = thread >= 0 ? timeline_.SpanAt(thread, slice.end_ns) : 0;
+    return BlameSpan(span ? span : waker.span_id, thread, "thread that released it", 0.9);
+  }
+  return {BlameKind::kProcess,
+          Text(waker.comm),
+          fmt::format("pid {} thread {}", waker.pid, waker.tid),
+          "waker",
+          0.85,
+          {},
+          0};
+}
+
+}  // namespace tailspan::analyze

@@ -1,0 +1,123 @@
+// The critical path of one trace, walked from the root's end back to its start.
+//
+// The walk stands at a moment of a carrier (a task's step on a loop thread, an executor job, or a plain thread). What
+// ran there is cut by the kernel's book; where the carrier was suspended, the walk goes to whoever let it go on:
+//   - another step or thread that works for this trace: the walk continues there (the critical path);
+//   - a loop callback (a socket's reader, a timer, a chained future): passed through, down to the socket or timer;
+//   - a step of another request, or a thread without a span: final; a lock or a queue, blamed on it.
+// Between ready and running lies the loop thread's own state: its gil, run_queue ... pass through, the rest is
+// event_loop, blamed on the step then running. Where no waking is known: the latest work of this trace before, with a
+// gap unexplained.
+//
+// Termination: each move lowers the current time or takes one of a bounded number of hops at one moment. Cost: linear
+// in the steps and intervals on the path. One object a trace; not thread-safe; the Timeline is shared.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "analyze/gil_timeline.h"
+#include "analyze/network.h"
+#include "analyze/timeline.h"
+#include "analyze/trace_assembly.h"
+#include "model/ledger.h"
+
+namespace tailspan::analyze {
+
+// Where the traces' spans ran: for each trace the stretches in which one of its spans was current.
+struct TraceStretch {
+  int64_t start_ns = 0, end_ns = 0;
+  int thread = -1;
+  int step = -1;
+  model::SpanId span_id = 0;
+};
+
+struct SpanRef {
+  int trace = -1;
+  int node = -1;
+};
+
+// What all walks of a recording share.
+struct WalkIndex {
+  const std::vector<Trace>& traces;
+  const Timeline& timeline;
+  const GilTimeline& gil;
+  const Network& network;
+  const LedgerOptions& options;
+  base::LossCounters* loss;
+  std::unordered_map<model::SpanId, SpanRef> spans;
+  std::vector<std::vector<TraceStretch>> stretches;  // by trace; by start
+
+  void Fill();
+};
+
+// A piece on the monotonic clock, before it is put in order.
+struct DraftPiece {
+  int64_t start_ns = 0, end_ns = 0;
+  int node = 0;
+  model::Cause cause = model::Cause::kUnexplained;
+  model::Blame blame;
+  bool summed = false;
+  model::Join join = model::Join::kThreadContext;
+  std::string evidence;
+};
+
+class PathWalker {
+ public:
+  PathWalker(const WalkIndex& index, int trace);
+
+  // Pieces from the root's start to its end, in order, without gap.
+  std::vector<DraftPiece> Walk();
+
+ private:
+  struct Cursor {
+    int64_t at_ns = 0;
+    int thread = -1;
+    int step = -1;
+    int node = 0;  // whose time it is while no span of this trace is current
+  };
+
+  // Where the walk begins.
+  Cursor Start() const;
+  // Moves: each returns where to go on.
+  Cursor WalkRunning(Cursor at);
+  Cursor WalkReady(const Cursor& at);
+  Cursor ResolveWaker(Cursor at, int step, int origin, int64_t suspended_ns);
+  Cursor ResolveExecutor(Cursor at, int step);
+  Cursor FromElsewhere(const Cursor& at);
+  // Spans alone: no record of a thread touches this trace.
+  void WalkSpansOnly(int node, int64_t lo_ns, int64_t hi_ns);
+
+  // Pieces.
+  void Emit(int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame, bool summed = false,
+            std::string evidence = {});
+  void EmitSlice(const Slice& slice, int thread, int node);
+  void EmitGil(const Slice& slice, int thread, int node);
+  void EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node);
+  // `loop_thread` is where the descriptor is polled, -1 when the waiting thread sleeps in the socket itself.
+  void EmitSocketWait(int loop_thread, const Connection& connection, int64_t from_ns, int64_t to_ns, int node,
+                      model::Cause cause);
+  void EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node);
+  void EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node);
+
+  // Names.
+  int NodeAt(int thread, int64_t at_ns, int fallback) const;
+  int OpenNode(int node, int64_t at_ns) const;
+  bool IsOurs(model::SpanId span) const;
+  model::Blame BlameSpan(model::SpanId span, int thread, const char* how, double confidence) const;
+  model::Blame BlameThread(int thread, int64_t at_ns, const char* how, double confidence) const;
+  model::Blame BlameOccupant(const model::ThreadInterval& interval) const;
+  model::Blame BlameWait(const Slice& slice) const;
+  bool JumpTarget(const Slice& slice, int thread, Cursor* to) const;
+
+  const WalkIndex& index_;
+  const Timeline& timeline_;
+  const Trace& trace_;
+  int trace_index_;
+  int64_t lo_ns_ = 0;
+  std::vector<DraftPiece> pieces_;  // latest first while walking
+};
+
+}  // namespace tailspan::analyze

@@ -1,0 +1,96 @@
+// An index over a recording's kernel and loop records: what each thread was doing at each moment, and for which span.
+//
+// Built once a recording; immutable afterwards, so that ledgers of many traces can be built from it. Everything refers
+// to the batch by pointer: the batch must outlive the timeline. Times are CLOCK_MONOTONIC ns.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "model/batch.h"
+
+namespace tailspan::analyze {
+
+struct ThreadKey {
+  int32_t pid = 0, tid = 0;
+  auto operator<=>(const ThreadKey&) const = default;
+};
+
+// From at_ns until the next mark, span_id is the thread's current span (0 none) and step the step it is in (-1 none).
+struct SpanMark {
+  int64_t at_ns = 0;
+  model::SpanId span_id = 0;
+  int step = -1;
+};
+
+struct ThreadLine {
+  ThreadKey key;
+  std::vector<const model::ThreadInterval*> intervals;  // by window start
+  std::vector<int> steps;                               // indices into Timeline::steps(), by start
+  std::vector<SpanMark> marks;                          // by at_ns
+  std::vector<const model::LoopPoll*> polls;            // by enter
+  int64_t born_ns = 0;                                  // 0: before the recording
+  ThreadKey parent;                                     // who created it; {0,0} unknown
+  bool has_ring = false;
+};
+
+struct Step {
+  const model::LoopStep* record = nullptr;
+  int thread = -1;    // index into Timeline::threads()
+  int previous = -1;  // the same task's step before this one; -1 for a task's first, for jobs and for bare callbacks
+};
+
+// One stretch of a thread by the kernel's book. Slices of a range cover it without gap.
+struct Slice {
+  enum class Kind : uint8_t { kOnCpu, kBlocked, kRunnable, kUnknown };
+  Kind kind = Kind::kUnknown;
+  int64_t start_ns = 0, end_ns = 0;
+  const model::ThreadInterval* interval = nullptr;  // null when unknown
+  model::Cause cause = model::Cause::kUnexplained;
+  bool summed = false;  // lies somewhere inside the interval's window; only its length is exact
+};
+
+class Timeline {
+ public:
+  explicit Timeline(const model::RecordBatch& batch);
+
+  const model::RecordBatch& batch() const { return batch_; }
+  const std::vector<ThreadLine>& threads() const { return threads_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  const ThreadLine& thread(int index) const { return threads_[static_cast<size_t>(index)]; }
+  const Step& step(int index) const { return steps_[static_cast<size_t>(index)]; }
+
+  int FindThread(ThreadKey key) const;                // -1 when unknown
+  int FindStep(int32_t pid, uint64_t step_id) const;  // -1 when unknown
+  // The thread's mark in force at `at_ns` (the last with mark.at_ns <= at_ns); null before the first.
+  const SpanMark* MarkAt(int thread, int64_t at_ns) const;
+  model::SpanId SpanAt(int thread, int64_t at_ns) const;
+  // The step running on the thread just before `at_ns`, -1 none.
+  int StepBefore(int thread, int64_t at_ns) const;
+  // The span current at the end of a step (what a task had when it was suspended).
+  model::SpanId SpanAtEnd(int step) const;
+  // What the kernel saw of the thread over [from, to), in order, without gap. kUnknown where no record tells.
+  std::vector<Slice> Slices(int thread, int64_t from_ns, int64_t to_ns) const;
+  const model::ProcessInfo* Process(int32_t pid) const;
+  const std::string& SiteName(int32_t pid, uint16_t index) const;
+
+ private:
+  int ThreadOf(ThreadKey key);
+  void IndexKernel();
+  void IndexSteps();
+  void IndexMarks();
+
+  const model::RecordBatch& batch_;
+  std::vector<ThreadLine> threads_;
+  std::vector<Step> steps_;
+  std::unordered_map<uint64_t, int> thread_index_;
+  std::unordered_map<uint64_t, int> step_index_;  // by pid ^ step id
+  std::unordered_map<int32_t, const model::ProcessInfo*> processes_;
+  std::unordered_map<uint64_t, const std::string*> sites_;
+};
+
+// Cause of a wait summed under a class.
+model::Cause CauseOfClass(model::WaitClass wait_class);
+
+}  // namespace tailspan::analyze

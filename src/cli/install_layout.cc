@@ -1,0 +1,36 @@
+#include "cli/install_layout.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace tailspan::cli {
+
+std::string PythonFolder() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (const char* given = std::getenv("TAILSPAN_PYTHON_DIR")) return given;
+  fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (const char* below : {"../python", "../lib/tailspan/python"}) {
+    fs::path folder = program.parent_path() / below;
+    if (fs::exists(folder / "sitecustomize" / "sitecustomize.py", error))
+      return fs::weakly_canonical(folder, error).string();
+  }
+  return {};
+}
+
+StatusFolder::StatusFolder() {
+  std::string made = (std::filesystem::temp_directory_path() / "tailspan-status-XXXXXX").string();
+  if (mkdtemp(made.data())) {
+    path_ = made;
+    chmod(path_.c_str(), 01777);
+  }
+}
+
+StatusFolder::~StatusFolder() {
+  std::error_code error;
+  if (!path_.empty()) std::filesystem::remove_all(path_, error);
+}
+
+}  // namespace tailspan::cli

@@ -1,0 +1,259 @@
+#include "cli/process_watch.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/clock.h"
+#include "probe/process_context.h"
+
+namespace tailspan::cli {
+namespace {
+
+using model::ProcessEventKind;
+using model::SocketAddress;
+
+constexpr size_t kCommandBytesMax = 256;
+constexpr int64_t kLookEveryNs = 50'000'000;
+constexpr int64_t kLookSlowlyEveryNs = 1'000'000'000;
+constexpr int64_t kLookFastForNs = 20'000'000'000;  // a Python app imports for seconds before it sets itself up
+
+std::string ReadFile(const std::string& path, size_t bytes_max = 1 << 20) {
+  std::ifstream in(path, std::ios::binary);
+  std::string out(bytes_max, '\0');
+  in.read(out.data(), static_cast<std::streamsize>(bytes_max));
+  out.resize(static_cast<size_t>(std::max<std::streamsize>(0, in.gcount())));
+  return out;
+}
+
+std::string Proc(int32_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+int64_t TicksToMonoNs(uint64_t ticks_since_boot) {
+  // /proc counts from boot (CLOCK_BOOTTIME); suspends are the difference to CLOCK_MONOTONIC.
+  timespec boot, mono;
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  clock_gettime(CLOCK_MONOTONIC, &mono);
+  int64_t suspended_ns = (int64_t{boot.tv_sec} - mono.tv_sec) * 1'000'000'000 + (boot.tv_nsec - mono.tv_nsec);
+  static const int64_t tick_ns = 1'000'000'000 / sysconf(_SC_CLK_TCK);
+  return static_cast<int64_t>(ticks_since_boot) * tick_ns - suspended_ns;
+}
+
+// "0100007F:1F90" of /proc/net/tcp, or the 32-digit form of tcp6: words in host order.
+bool ParseProcAddress(std::string_view text, SocketAddress* out) {
+  size_t colon = text.find(':');
+  if (colon != 8 && colon != 32) return false;
+  uint32_t words[4] = {};
+  for (size_t i = 0; i < colon / 8; ++i) {
+    auto word = text.substr(i * 8, 8);
+    if (std::from_chars(word.data(), word.data() + 8, words[i], 16).ec != std::errc()) return false;
+  }
+  unsigned port = 0;
+  if (std::from_chars(text.data() + colon + 1, text.data() + text.size(), port, 16).ec != std::errc()) return false;
+  *out = {};
+  out->port = static_cast<uint16_t>(port);
+  bool mapped = colon == 32 && words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff);
+  if (colon == 8 || mapped) {  // an IPv4 peer of an IPv6 socket is the IPv4 peer
+    out->family = AF_INET;
+    std::memcpy(out->bytes.data(), &words[mapped ? 3 : 0], 4);
+  } else {
+    out->family = AF_INET6;
+    std::memcpy(out->bytes.data(), words, 16);
+  }
+  return true;
+}
+
+// Connected TCP sockets of the process's network namespace, by inode.
+std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> ReadTcpTable(int32_t pid) {
+  std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> out;
+  for (const char* name : {"net/tcp", "net/tcp6"}) {
+    std::istringstream lines(ReadFile(Proc(pid, name), 4 << 20));
+    std::string line;
+    std::getline(lines, line);  // the head
+    while (std::getline(lines, line)) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout;
+      uint64_t inode = 0;
+      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+      SocketAddress a, b;
+      if (inode && ParseProcAddress(local, &a) && ParseProcAddress(remote, &b)) {
+        if (state == "0A") b = {};  // listening
+        out[inode] = {a, b};
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<model::ProcessInfo> ReadProcessInfo(int32_t pid) {
+  std::string stat = ReadFile(Proc(pid, "stat"));
+  size_t open = stat.find('('), close = stat.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return std::nullopt;
+  model::ProcessInfo info;
+  info.key.pid = pid;
+  info.comm = stat.substr(open + 1, close - open - 1);
+  std::istringstream fields(stat.substr(close + 1));
+  std::string state;
+  fields >> state >> info.parent_pid;
+  std::string skipped;
+  for (int i = 5; i < 22; ++i) fields >> skipped;  // field 22 of proc(5) is starttime
+  uint64_t start_ticks = 0;
+  fields >> start_ticks;
+  info.key.start_mono_ns = TicksToMonoNs(start_ticks);
+  info.command = ReadFile(Proc(pid, "cmdline"), kCommandBytesMax);
+  std::replace(info.command.begin(), info.command.end(), '\0', ' ');
+  while (!info.command.empty() && info.command.back() == ' ') info.command.pop_back();
+  info.cgroup = ReadFile(Proc(pid, "cgroup"), 4096);
+  if (size_t end = info.cgroup.find('\n'); end != std::string::npos) info.cgroup.resize(end);
+  return info;
+}
+
+ProcessWatch::ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss) : probes_(probes), loss_(loss) {}
+
+void ProcessWatch::Add(int32_t pid, model::RecordBatch* batch) {
+  auto info = ReadProcessInfo(pid);
+  if (!info) return;
+  Watched& watched = processes_[pid];
+  if (watched.info.key != info->key) watched = {};
+  watched.info = *info;
+  watched.gone = false;
+  watched.look_until_mono_ns = base::MonoNowNs() + kLookFastForNs;
+  watched.next_look_mono_ns = 0;
+  batch->processes.push_back(*info);
+}
+
+void ProcessWatch::Update(model::RecordBatch* batch) {
+  // By index: Add may grow the batch.
+  for (size_t i = 0; i < batch->process_events.size(); ++i) {
+    model::ProcessEvent event = batch->process_events[i];
+    if (event.kind == ProcessEventKind::kFork || event.kind == ProcessEventKind::kExec) {
+      // An exec'd program has another context and ring; the old ring is drained once more below.
+      auto it = processes_.find(event.pid);
+      if (it != processes_.end() && event.kind == ProcessEventKind::kExec) {
+        if (it->second.ring) it->second.ring->Drain(batch);
+        it->second.ring.reset();
+        it->second.has_context = false;
+      }
+      Add(event.pid, batch);
+    } else if (event.kind == ProcessEventKind::kExit) {
+      auto it = processes_.find(event.pid);
+      if (it == processes_.end()) continue;
+      it->second.gone = true;
+      it->second.info.end_mono_ns = event.at_mono_ns;
+      batch->processes.push_back(it->second.info);
+    }
+  }
+  if (!probes_) FindChildren(batch);
+  int64_t now_ns = base::MonoNowNs();
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    Watched& watched = it->second;
+    if (!watched.gone && now_ns >= watched.next_look_mono_ns && (!watched.ring || !watched.has_context)) {
+      watched.next_look_mono_ns = now_ns + (now_ns < watched.look_until_mono_ns ? kLookEveryNs : kLookSlowlyEveryNs);
+      Look(it->first, &watched, batch);
+    }
+    if (watched.ring) watched.ring->Drain(batch);
+    it = watched.gone ? processes_.erase(it) : std::next(it);
+  }
+}
+
+// Without the kernel's fork records: by reading who is whose child.
+void ProcessWatch::FindChildren(model::RecordBatch* batch) {
+  std::vector<int32_t> found;
+  for (auto& [pid, watched] : processes_) {
+    if (kill(pid, 0) != 0 && errno == ESRCH) {
+      watched.gone = true;
+      continue;
+    }
+    std::string children = ReadFile(Proc(pid, "task/") + std::to_string(pid) + "/children");
+    std::istringstream list(children);
+    int32_t child = 0;
+    while (list >> child) {
+      if (!processes_.count(child)) found.push_back(child);
+    }
+  }
+  for (int32_t pid : found) Add(pid, batch);
+}
+
+void ProcessWatch::Look(int32_t pid, Watched* watched, model::RecordBatch* batch) {
+  auto context = probe::ReadProcessContext(pid);
+  if (!context.ok()) return;
+  if (context->has_tls_offset && !watched->has_context) {
+    watched->has_context = true;
+    if (probes_) {
+      probe::ProcessLayout layout;
+      layout.has_context = true;
+      layout.tls_offset = context->tls_offset;
+      if (!probes_->SetProcessLayout(pid, layout).ok()) loss_->Add(base::Loss::kKernelMapFull);
+    }
+  }
+  if (!context->runtime.empty() && watched->info.runtime != context->runtime) {
+    watched->info.runtime = context->runtime;
+    batch->processes.push_back(watched->info);
+  }
+  if (watched->ring || context->ring_fd < 0) return;
+  auto ring = probe::LoopRingReader::Open(pid, *context, loss_);
+  if (!ring.ok()) return;
+  // Between fork and exec a child shows its parent's ring.
+  if (!rings_.insert(ring->identity()).second) return;
+  watched->ring.emplace(std::move(*ring));
+  ++rings_seen_;
+  watched->info.has_loop_ring = true;
+  batch->processes.push_back(watched->info);
+}
+
+void ProcessWatch::UpdateSlow(model::RecordBatch* batch) {
+  for (auto& [pid, watched] : processes_) {
+    if (!watched.gone) ScanSockets(pid, &watched, batch);
+  }
+}
+
+void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch* batch) {
+  std::map<int, uint64_t> now;
+  std::string folder = Proc(pid, "fd");
+  DIR* dir = opendir(folder.c_str());
+  if (!dir) return;
+  bool news = false;
+  while (dirent* entry = readdir(dir)) {
+    char target[64];
+    ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof target - 1);
+    if (n <= 8 || std::strncmp(target, "socket:[", 8) != 0) continue;
+    target[n] = 0;
+    int fd = std::atoi(entry->d_name);
+    uint64_t inode = std::strtoull(target + 8, nullptr, 10);
+    now[fd] = inode;
+    auto known = watched->sockets.find(fd);
+    news |= known == watched->sockets.end() || known->second != inode;
+  }
+  closedir(dir);
+  if (news) {
+    auto table = ReadTcpTable(pid);
+    int64_t at_ns = base::MonoNowNs();
+    for (auto it = now.begin(); it != now.end();) {
+      auto known = watched->sockets.find(it->first);
+      bool same = known != watched->sockets.end() && known->second == it->second;
+      auto found = table.find(it->second);
+      if (!same && found != table.end()) {
+        batch->sockets.push_back({pid, it->first, at_ns, it->second, found->second.first, found->second.second});
+      }
+      ++it;
+    }
+  }
+  watched->sockets = std::move(now);
+}
+
+std::vector<int32_t> ProcessWatch::pids() const {
+  std::vector<int32_t> out;
+  for (const auto& [pid, watched] : processes_) out.push_back(pid);
+  return out;
+}
+
+}  // namespace tailspan::cli

@@ -1,0 +1,57 @@
+// Keeps an eye on the followed processes from /proc: what they are, where they keep their span record and loop ring,
+// and which of their descriptors are sockets. Everything it finds goes into the batch. Owned by the collecting thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/loss.h"
+#include "model/batch.h"
+#include "probe/kernel_probes.h"
+#include "probe/loop_ring_reader.h"
+
+namespace tailspan::cli {
+
+class ProcessWatch {
+ public:
+  ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss);  // probes may be null
+
+  void Add(int32_t pid, model::RecordBatch* batch);
+  // Looks at new process events in `batch`, finds contexts and rings, drains the rings. Every 20 ms.
+  void Update(model::RecordBatch* batch);
+  // Descriptors and states that change slowly. Every second.
+  void UpdateSlow(model::RecordBatch* batch);
+
+  bool any_ring() const { return rings_seen_ > 0; }
+  std::vector<int32_t> pids() const;
+
+ private:
+  struct Watched {
+    model::ProcessInfo info;
+    int64_t look_until_mono_ns = 0;  // how long to look for a context at each update
+    int64_t next_look_mono_ns = 0;
+    bool has_context = false;
+    std::optional<probe::LoopRingReader> ring;
+    std::map<int, uint64_t> sockets;  // fd -> inode
+    bool gone = false;
+  };
+
+  void Look(int32_t pid, Watched* watched, model::RecordBatch* batch);
+  void FindChildren(model::RecordBatch* batch);
+  void ScanSockets(int32_t pid, Watched* watched, model::RecordBatch* batch);
+
+  probe::KernelProbes* probes_;
+  base::LossCounters* loss_;
+  std::map<int32_t, Watched> processes_;
+  std::set<probe::LoopRingReader::Identity> rings_;
+  size_t rings_seen_ = 0;
+};
+
+// From /proc/PID; nullopt when it is gone.
+std::optional<model::ProcessInfo> ReadProcessInfo(int32_t pid);
+
+}  // namespace tailspan::cli

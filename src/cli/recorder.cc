@@ -1,0 +1,259 @@
+#include "cli/recorder.h"
+
+#include <dirent.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/process_watch.h"
+#include "cli/version.h"
+#include "store/duckdb/duckdb_store.h"
+
+namespace tailspan::cli {
+namespace {
+
+using base::Loss;
+using base::Result;
+using base::Status;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kCollectEvery{20};
+constexpr milliseconds kWriteEvery{250};
+constexpr int kWritesPerFlush = 4;
+constexpr int kCollectsPerSlowScan = 50;
+// What may wait for a slow disk before spans are shed; records of kernel and loops are never shed here, their rings are
+// the limit.
+constexpr size_t kPendingSpansMax = 2'000'000;
+
+std::string FirstLine(const char* path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+model::HostKey ThisHost() {
+  utsname name{};
+  uname(&name);
+  return {name.nodename, FirstLine("/proc/sys/kernel/random/boot_id")};
+}
+
+template <typename T>
+void MoveTail(std::vector<T>* from, std::vector<T>* to) {
+  if (to->empty()) {
+    *to = std::move(*from);
+  } else {
+    to->insert(to->end(), std::make_move_iterator(from->begin()), std::make_move_iterator(from->end()));
+  }
+  from->clear();
+}
+
+void MoveBatch(model::RecordBatch* from, model::RecordBatch* to) {
+  MoveTail(&from->spans, &to->spans);
+  MoveTail(&from->intervals, &to->intervals);
+  MoveTail(&from->process_events, &to->process_events);
+  MoveTail(&from->processes, &to->processes);
+  MoveTail(&from->retransmissions, &to->retransmissions);
+  MoveTail(&from->sockets, &to->sockets);
+  MoveTail(&from->sockets_ready, &to->sockets_ready);
+  MoveTail(&from->block_requests, &to->block_requests);
+  MoveTail(&from->cpu_samples, &to->cpu_samples);
+  MoveTail(&from->steps, &to->steps);
+  MoveTail(&from->sites, &to->sites);
+  MoveTail(&from->span_changes, &to->span_changes);
+  MoveTail(&from->polls, &to->polls);
+  MoveTail(&from->loop_holes, &to->loop_holes);
+  MoveTail(&from->gc_pauses, &to->gc_pauses);
+  MoveTail(&from->clock_pairs, &to->clock_pairs);
+}
+
+}  // namespace
+
+Recorder::Recorder(const RecorderOptions& options) : options_(options) {}
+
+Result<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
+  std::unique_ptr<Recorder> recorder(new Recorder(options));
+  Recorder& r = *recorder;
+  auto store = store::duckdb::Create(options.file, {});
+  if (!store.ok()) return std::move(store).error();
+  r.store_ = std::move(*store);
+
+  r.info_.tailspan_version = kVersion;
+  r.info_.host = ThisHost();
+  r.info_.name = options.name;
+  r.info_.command = options.command;
+  r.info_.start_unix_ns = base::UnixNowNs();
+  utsname name{};
+  uname(&name);
+  r.info_.manifest["kernel"] = std::string(name.sysname) + " " + name.release + " " + name.machine;
+  r.info_.manifest["cpus"] = std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
+  r.info_.manifest["threshold_us"] = std::to_string(options.probes.threshold_ns / 1000);
+  r.pending_.host = r.info_.host;
+  r.pending_.clock_pairs.push_back(base::SampleClockPair());
+
+  if (options.use_probes) {
+    auto probes = probe::KernelProbes::Open(options.probes);
+    if (probes.ok()) {
+      r.probes_ = std::move(*probes);
+      r.info_.capabilities = r.probes_->capabilities();
+    } else {
+      base::LogWarning("recording spans only: {}", probes.error().message);
+      r.info_.capabilities = probe::KernelProbes::Probe(options.probes);
+    }
+  } else {
+    r.info_.capabilities.push_back({"kernel_probes", false, "switched off by --no-probes", "leave the option out"});
+  }
+  r.watch_ = std::make_unique<ProcessWatch>(r.probes_.get(), &base::LossCounters::Global());
+
+  collect::ReceiverOptions receive;
+  receive.port = options.port;
+  receive.keep_content = options.keep_content;
+  receive.version = kVersion;
+  auto receiver =
+      collect::Receiver::Start(receive, [&r](std::vector<model::Span>&& spans) { r.TakeSpans(std::move(spans)); });
+  if (!receiver.ok()) return std::move(receiver).error();
+  r.receiver_ = std::move(*receiver);
+
+  if (Status status = r.store_->PutInfo(r.info_); !status.ok()) return status.error();
+  if (Status status = r.WriteOnce(true); !status.ok()) return status.error();
+  r.collector_ = std::thread([&r] { r.CollectLoop(); });
+  r.writer_ = std::thread([&r] { r.WriteLoop(); });
+  return recorder;
+}
+
+Recorder::~Recorder() {
+  if (collector_.joinable()) {
+    Status ignored = Finish();
+    if (!ignored.ok()) base::LogError("{}", ignored.error().message);
+  }
+}
+
+Status Recorder::Follow(int32_t pid) {
+  std::lock_guard collect(collect_mutex_);
+  model::RecordBatch found;
+  watch_->Add(pid, &found);
+  Status status;
+  if (probes_) status = probes_->FollowProcess(pid);
+  std::lock_guard lock(mutex_);
+  MoveBatch(&found, &pending_);
+  return status;
+}
+
+void Recorder::TakeSpans(std::vector<model::Span>&& spans) {
+  std::lock_guard lock(mutex_);
+  spans_received_ += spans.size();
+  if (pending_.spans.size() + spans.size() > kPendingSpansMax) {
+    base::LossCounters::Global().Add(Loss::kShedUnderLoad, spans.size());
+    return;
+  }
+  MoveTail(&spans, &pending_.spans);
+}
+
+void Recorder::DrainOnce(bool last) {
+  model::RecordBatch batch;
+  {
+    std::lock_guard collect(collect_mutex_);
+    if (probes_) {
+      probes_->Drain(&batch);
+      if (last) probes_->DrainOpenWindows(&batch);
+      probes_->PublishLosses();
+    }
+    watch_->Update(&batch);
+  }
+  std::lock_guard lock(mutex_);
+  MoveBatch(&batch, &pending_);
+}
+
+void Recorder::CollectLoop() {
+  for (int round = 0;; ++round) {
+    DrainOnce(false);
+    if (round % kCollectsPerSlowScan == 0) {
+      model::RecordBatch batch;
+      {
+        std::lock_guard collect(collect_mutex_);
+        watch_->UpdateSlow(&batch);
+      }
+      batch.clock_pairs.push_back(base::SampleClockPair());
+      std::lock_guard lock(mutex_);
+      MoveBatch(&batch, &pending_);
+    }
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, kCollectEvery, [this] { return stopping_; })) return;
+  }
+}
+
+void Recorder::WriteLoop() {
+  for (int round = 1;; ++round) {
+    {
+      std::unique_lock lock(mutex_);
+      if (wake_.wait_for(lock, kWriteEvery, [this] { return stopping_; })) return;
+    }
+    Status status = WriteOnce(round % kWritesPerFlush == 0);
+    if (status.ok()) continue;
+    std::lock_guard lock(mutex_);
+    if (write_status_.ok()) {
+      base::LogError("{}; the command goes on, the recording is cut short", status.error().message);
+      write_status_ = status;
+    }
+  }
+}
+
+Status Recorder::WriteOnce(bool flush) {
+  model::RecordBatch batch;
+  batch.host = info_.host;
+  {
+    std::lock_guard lock(mutex_);
+    MoveBatch(&pending_, &batch);
+  }
+  Status status = store_->Append(batch);
+  if (status.ok() && flush) {
+    info_.loss = base::LossCounters::Global().NonZero();
+    status = store_->PutInfo(info_);
+    if (status.ok()) status = store_->Flush();
+  }
+  if (!status.ok()) base::LossCounters::Global().Add(Loss::kStoreWriteFailed);
+  return status;
+}
+
+Status Recorder::write_status() const {
+  std::lock_guard lock(mutex_);
+  return write_status_;
+}
+
+// What each Python process could not do, left by the package in the status folder, becomes capability lines.
+void Recorder::AddStatusCapabilities() {
+  model::Capability loop{"loop_ring", watch_->any_ring(), "", ""};
+  if (!loop.on) {
+    loop.reason = "no followed process published a loop ring";
+    loop.remedy = "needs CPython 3.10-3.14 on asyncio, started by tailspan run; see docs/python.md";
+  }
+  info_.capabilities.push_back(loop);
+}
+
+Status Recorder::Finish() {
+  if (finished_) return write_status();
+  finished_ = true;
+  receiver_->Drain(milliseconds(1000));
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  collector_.join();
+  writer_.join();
+  receiver_->Stop();
+  DrainOnce(true);
+  pending_.clock_pairs.push_back(base::SampleClockPair());
+  AddStatusCapabilities();
+  info_.end_unix_ns = base::UnixNowNs();
+  Status status = WriteOnce(true);
+  store_.reset();
+  probes_.reset();
+  return write_status_.ok() ? status : write_status_;
+}
+
+}  // namespace tailspan::cli

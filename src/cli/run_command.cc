@@ -1,0 +1,259 @@
+#include <dirent.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/log.h"
+#include "cli/answer.h"
+#include "cli/child.h"
+#include "cli/install_layout.h"
+#include "cli/recorder.h"
+#include "cli/subcommand.h"
+
+namespace tailspan::cli {
+namespace {
+
+volatile sig_atomic_t g_stop = 0;
+
+std::string DefaultFile(const std::string& name) {
+  time_t now = time(nullptr);
+  tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return "tailspan-" + name + "-" + text + ".duckdb";
+}
+
+void SetDefault(std::vector<std::pair<std::string, std::string>>* environment, const char* name, std::string value) {
+  if (!getenv(name)) environment->emplace_back(name, std::move(value));
+}
+
+class RunCommand : public Subcommand {
+ public:
+  const char* name() const override { return "run"; }
+  const char* description() const override {
+    return "record a command and all its children, then say what made its P99";
+  }
+
+  void AddOptions(CLI::App* app) override {
+    app->footer("usage: tailspan run [options] -- CMD ARG...");
+    app->add_option("--out", file_, "the recording [tailspan-<name>-<UTC time>.duckdb]")->type_name("FILE");
+    app->add_option("--name", name_, "name of the recording [the command's]")->type_name("NAME");
+    app->add_option("--quantile", quantile_, "the tail to explain [the highest of .99 .95 .90 with 5 requests beyond]")
+        ->type_name("Q")
+        ->check(CLI::Range(0.5, 0.9999));
+    app->add_option("--operation", operation_, "operation to explain [the one with the largest summed excess]");
+    app->add_option("--exclude", exclude_, "do not follow programs of this name (may be repeated)")->type_name("COMM");
+    app->add_flag("--as-root", as_root_, "under sudo, keep root for CMD");
+    app->add_flag("--no-explain", no_explain_, "record only");
+    app->add_flag("--no-probes", no_probes_, "record spans only");
+    app->add_flag("--keep-content", keep_content_,
+                  "store prompts and answers as they came, not only their length and hash");
+    app->add_option("--threshold", threshold_us_, "waits from here on are records of their own, us [50]")
+        ->check(CLI::Range(1, 10'000));
+    app->add_option("--ring-buffer", ring_mib_, "kernel ring buffer, MiB, a power of two [16]")
+        ->check(CLI::Range(1, 1024));
+    app->add_option("--drop-per-mille", drop_per_mille_, "test: lose this share of kernel records on purpose [0]")
+        ->check(CLI::Range(0, 1000));
+    app->add_option("--port", port_, "port for OTLP and LangSmith on 127.0.0.1 [chosen by the kernel]");
+    app->add_option("--pid", pids_, "instead of CMD: attach to this process and its children (may be repeated)");
+    app->add_option("--cgroup", cgroup_, "instead of CMD: attach to the processes of this cgroup")->type_name("PATH");
+    app->add_option("--duration", duration_s_, "attached: how long, s [until interrupted]")->check(CLI::PositiveNumber);
+  }
+
+  int Run(const std::vector<std::string>& rest) override {
+    bool attach = !pids_.empty() || !cgroup_.empty();
+    if (attach == !rest.empty()) {
+      std::fprintf(stderr, "tailspan: error: run takes either -- CMD ARG..., or --pid or --cgroup\n");
+      return kUsage;
+    }
+    if (name_.empty()) name_ = attach ? "attached" : std::filesystem::path(rest.front()).filename().string();
+    if (file_.empty()) file_ = DefaultFile(name_);
+    return attach ? Attach() : RunChild(rest);
+  }
+
+ private:
+  RecorderOptions MakeOptions(const std::vector<std::string>& command) const {
+    RecorderOptions options;
+    options.file = file_;
+    options.name = name_;
+    options.command = command;
+    options.port = port_;
+    options.keep_content = keep_content_;
+    options.use_probes = !no_probes_;
+    options.probes.threshold_ns = int64_t{threshold_us_} * 1000;
+    options.probes.ring_buffer_bytes = static_cast<uint32_t>(ring_mib_) << 20;
+    options.probes.drop_per_mille = static_cast<uint32_t>(drop_per_mille_);
+    options.probes.excluded_comms = exclude_;
+    return options;
+  }
+
+  // Everything that an app needs to be recorded is in its environment; nothing in its code.
+  std::vector<std::pair<std::string, std::string>> Environment(uint16_t port, const std::string& status_folder) const {
+    std::vector<std::pair<std::string, std::string>> out;
+    std::string endpoint = "http://127.0.0.1:" + std::to_string(port);
+    if (getenv("OTEL_EXPORTER_OTLP_ENDPOINT") || getenv("LANGSMITH_ENDPOINT") || getenv("LANGCHAIN_ENDPOINT")) {
+      base::LogWarning("while recording, spans go to tailspan instead of the endpoint in the environment");
+    }
+    out.emplace_back("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+    out.emplace_back("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint + "/v1/traces");
+    out.emplace_back("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+    out.emplace_back("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf");
+    SetDefault(&out, "OTEL_METRICS_EXPORTER", "none");
+    SetDefault(&out, "OTEL_LOGS_EXPORTER", "none");
+    SetDefault(&out, "OTEL_TRACES_EXPORTER", "otlp");
+    for (const char* prefix : {"LANGSMITH", "LANGCHAIN"}) {
+      out.emplace_back(std::string(prefix) + "_ENDPOINT", endpoint);
+      std::string key = std::string(prefix) + "_API_KEY";
+      SetDefault(&out, key.c_str(), "tailspan");
+    }
+    if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2"))
+      SetDefault(&out, "LANGSMITH_TRACING", "true");
+    std::string python = PythonFolder();
+    if (!python.empty()) {
+      const char* path = getenv("PYTHONPATH");
+      out.emplace_back("PYTHONPATH", python + "/sitecustomize" + (path && *path ? std::string(":") + path : ""));
+      out.emplace_back("TAILSPAN_STATUS_DIR", status_folder);
+    } else {
+      base::LogWarning("the Python package was not found beside the program: spans are joined without thread context");
+    }
+    return out;
+  }
+
+  int RunChild(const std::vector<std::string>& command) {
+    StatusFolder status;
+    RecorderOptions options = MakeOptions(command);
+    options.status_folder = status.path();
+    auto recorder = Recorder::Start(options);
+    if (!recorder.ok()) {
+      base::LogError("{}", recorder.error().message);
+      return kRunFailed;
+    }
+    ChildOptions child_options{command, Environment((*recorder)->port(), status.path()), as_root_};
+    auto child = Child::Prepare(child_options);
+    if (!child.ok()) return Unstarted(child.error(), recorder->get());
+    if (base::Status followed = (*recorder)->Follow(child->pid()); !followed.ok()) {
+      base::LogWarning("the command is not followed: {}", followed.error().message);
+    }
+    if (base::Status released = child->Release(); !released.ok()) return Unstarted(released.error(), recorder->get());
+    base::LogInfo("recording {} to {}; spans at 127.0.0.1:{}, kernel probes {}", name_, file_, (*recorder)->port(),
+                  (*recorder)->probes_on() ? "on" : "off");
+    int exit_status = child->Wait();
+    GiveFileToCaller();
+    return FinishAndExplain(recorder->get(), exit_status);
+  }
+
+  int Unstarted(const base::Error& error, Recorder* recorder) {
+    base::Status ignored = recorder->Finish();
+    if (!ignored.ok()) base::LogError("{}", ignored.error().message);
+    std::error_code none;
+    std::filesystem::remove(file_, none);
+    std::filesystem::remove(file_ + ".wal", none);
+    base::LogError("{}", error.message);
+    if (error.code == base::Code::kNotFound) return kNotFoundCommand;
+    return error.code == base::Code::kPermission ? kNotExecutable : kRunFailed;
+  }
+
+  int Attach() {
+    std::vector<int> pids = pids_;
+    if (!cgroup_.empty()) {
+      std::ifstream in(cgroup_ + "/cgroup.procs");
+      if (!in) {
+        base::LogError("{}: no cgroup.procs there; give the path of a cgroup folder", cgroup_);
+        return kRunFailed;
+      }
+      int pid = 0;
+      while (in >> pid) pids.push_back(pid);
+    }
+    auto recorder = Recorder::Start(MakeOptions({}));
+    if (!recorder.ok()) {
+      base::LogError("{}", recorder.error().message);
+      return kRunFailed;
+    }
+    size_t followed = 0;
+    for (int pid : pids) {
+      base::Status status = (*recorder)->Follow(pid);
+      if (status.ok()) {
+        ++followed;
+      } else {
+        base::LogWarning("process {} is not followed: {}", pid, status.error().message);
+      }
+    }
+    if (!followed) {
+      base::LogError("none of the processes could be followed");
+      return kRunFailed;
+    }
+    base::LogInfo("attached to {} processes; spans at http://127.0.0.1:{}; interrupt to end", followed,
+                  (*recorder)->port());
+    struct sigaction action {};
+    action.sa_handler = [](int) { g_stop = 1; };
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(duration_s_ > 0 ? duration_s_ : 1e9);
+    auto any_alive = [&] {
+      for (int pid : pids) {
+        if (kill(pid, 0) == 0 || errno == EPERM) return true;
+      }
+      return false;
+    };
+    while (!g_stop && std::chrono::steady_clock::now() < end && any_alive()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    GiveFileToCaller();
+    return FinishAndExplain(recorder->get(), 0);
+  }
+
+  // Under sudo the recording belongs to the user who asked for it.
+  void GiveFileToCaller() const {
+    uid_t uid;
+    gid_t gid;
+    std::string user, home;
+    if (as_root_ || !CalledBySudo(&uid, &gid, &user, &home)) return;
+    if (chown(file_.c_str(), uid, gid) != 0) base::LogWarning("{} stays root's", file_);
+  }
+
+  int FinishAndExplain(Recorder* recorder, int exit_status) {
+    base::Status written = recorder->Finish();
+    if (!written.ok()) {
+      base::LogError("{}: the recording is not whole: {}", file_, written.error().message);
+      return kRunFailed;
+    }
+    base::LogInfo("recorded {} spans", recorder->spans_received());
+    if (no_explain_) return exit_status;
+    AnswerOptions answer;
+    answer.file = file_;
+    answer.explain.quantile = quantile_;
+    answer.explain.operation = operation_;
+    base::Result<Answer> text = Explain(answer);
+    if (!text.ok()) {
+      base::LogError("{}", text.error().message);
+      return exit_status;
+    }
+    std::fputs(text->text.c_str(), stdout);
+    std::fflush(stdout);
+    return exit_status;
+  }
+
+  std::string file_, name_, operation_, cgroup_;
+  double quantile_ = 0, duration_s_ = 0;
+  std::vector<std::string> exclude_;
+  std::vector<int> pids_;
+  bool as_root_ = false, no_explain_ = false, no_probes_ = false, keep_content_ = false;
+  int threshold_us_ = 50, ring_mib_ = 16, drop_per_mille_ = 0;
+  uint16_t port_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeRunCommand() { return std::make_unique<RunCommand>(); }
+
+}  // namespace tailspan::cli

@@ -1,0 +1,332 @@
+#include "probe/loop_ring_reader.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "context/loop_ring.h"
+
+namespace tailspan::probe {
+namespace {
+
+constexpr size_t kChunkRecords = 4096;
+constexpr uint64_t kJumpMax = 1ull << 40;           // a head that moved further is garbage
+constexpr int64_t kFutureMaxNs = 1'000'000'000;     // clocks are the same; a step may end while we drain
+constexpr int64_t kStepMaxNs = 86'400'000'000'000;  // a day
+
+base::Error Invalid(const char* what) { return {base::Code::kDataLoss, std::string("loop ring: ") + what}; }
+
+// Opens what /proc/PID/fd/N or /proc/PID/map_files/A-B leads to, if it is a regular file: opening a FIFO or a device
+// could block or act. The first open does neither.
+int OpenRegular(const std::string& path) {
+  int handle = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (handle < 0) return -1;
+  struct stat status;
+  int fd = -1;
+  if (fstat(handle, &status) == 0 && S_ISREG(status.st_mode)) {
+    std::string own = "/proc/self/fd/" + std::to_string(handle);
+    fd = open(own.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  }
+  close(handle);
+  return fd;
+}
+
+bool IsRingMemfd(int fd) {
+  char link[64] = {};
+  std::string own = "/proc/self/fd/" + std::to_string(fd);
+  ssize_t size = readlink(own.c_str(), link, sizeof link - 1);
+  return size > 0 && std::string_view(link) == "/memfd:" TAILSPAN_RING_NAME " (deleted)";
+}
+
+std::string HexRange(const MemoryRange& range) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%llx-%llx", static_cast<unsigned long long>(range.start),
+                static_cast<unsigned long long>(range.end));
+  return text;
+}
+
+// The 8 bytes of a span id as they stand in memory, as the number the model has.
+model::SpanId SpanNumber(uint64_t bytes) { return be64toh(bytes); }
+
+bool IsRealStep(uint64_t step) { return step >> 48 != 0xFFFF; }
+
+model::StepKind KindOf(const TailspanRingRecord& record) {
+  if (record.flags & TAILSPAN_FIRST) return model::StepKind::kNewTask;
+  switch (record.kind) {
+    case TAILSPAN_IO_READ:
+      return model::StepKind::kIoRead;
+    case TAILSPAN_IO_WRITE:
+      return model::StepKind::kIoWrite;
+    case TAILSPAN_TIMER:
+      return model::StepKind::kTimer;
+    case TAILSPAN_EXECUTOR:
+      return model::StepKind::kExecutor;
+    default:
+      return model::StepKind::kSoon;
+  }
+}
+
+bool IsPlausible(const TailspanRingRecord& record, int64_t now_ns) {
+  const uint64_t limit = static_cast<uint64_t>(now_ns + kFutureMaxNs);
+  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_GC || record.tid == 0 || record.tid > INT32_MAX) return false;
+  if (record.end_ns > limit || record.start_ns > record.end_ns || record.start_ns == 0 ||
+      record.end_ns - record.start_ns > static_cast<uint64_t>(kStepMaxNs)) {
+    return false;
+  }
+  switch (record.type) {
+    case TAILSPAN_STEP:
+      return record.kind >= TAILSPAN_SOON && record.kind <= TAILSPAN_EXECUTOR && record.ready_ns <= record.start_ns &&
+             record.site < TAILSPAN_SITES && record.step != 0 && IsRealStep(record.step);
+    case TAILSPAN_SPAN:
+      return record.kind >= TAILSPAN_ENTER && record.kind <= TAILSPAN_RESTORE;
+    case TAILSPAN_POLL:
+      return record.ready_ns >= record.start_ns && record.ready_ns <= record.end_ns && record.fd >= 0;
+    default:
+      return true;
+  }
+}
+
+model::LoopStep StepOf(int32_t pid, const TailspanRingRecord& record) {
+  model::LoopStep step;
+  step.pid = pid;
+  step.tid = static_cast<int32_t>(record.tid);
+  step.step_id = record.step;
+  step.kind = KindOf(record);
+  const bool by_poll = record.kind == TAILSPAN_IO_READ || record.kind == TAILSPAN_IO_WRITE;
+  step.waker_step_id = by_poll ? 0 : record.waker_step;  // the ring has who registered it; the poll made it ready
+  step.waker_span_id = by_poll ? 0 : SpanNumber(record.waker_span);
+  step.task = record.task;
+  step.site = record.site;
+  step.fd = record.fd;
+  step.span_id = SpanNumber(record.span);
+  step.outer_span_id = SpanNumber(record.outer_span);
+  step.ready_mono_ns = static_cast<int64_t>(record.ready_ns);
+  step.start_mono_ns = static_cast<int64_t>(record.start_ns);
+  step.end_mono_ns = static_cast<int64_t>(record.end_ns);
+  return step;
+}
+
+void Append(int32_t pid, const TailspanRingRecord& record, model::RecordBatch* batch) {
+  const int32_t tid = static_cast<int32_t>(record.tid);
+  const uint64_t step_id = IsRealStep(record.step) ? record.step : 0;
+  const auto start = static_cast<int64_t>(record.start_ns), end = static_cast<int64_t>(record.end_ns);
+  switch (record.type) {
+    case TAILSPAN_STEP:
+      batch->steps.push_back(StepOf(pid, record));
+      break;
+    case TAILSPAN_SPAN: {
+      const auto kind = record.kind == TAILSPAN_ENTER   ? model::SpanChangeKind::kEnter
+                        : record.kind == TAILSPAN_LEAVE ? model::SpanChangeKind::kLeave
+                                                        : model::SpanChangeKind::kRestore;
+      batch->span_changes.push_back(
+          {pid, tid, start, step_id, SpanNumber(record.span), SpanNumber(record.outer_span), kind});
+      break;
+    }
+    case TAILSPAN_POLL:
+      batch->polls.push_back({pid, tid, start, static_cast<int64_t>(record.ready_ns), end, record.fd});
+      break;
+    default:
+      batch->gc_pauses.push_back({pid, tid, start, end, record.fd, step_id, SpanNumber(record.span)});
+  }
+}
+
+}  // namespace
+
+base::Result<LoopRingReader> LoopRingReader::Open(int32_t pid, const ProcessContext& context,
+                                                  base::LossCounters* loss) {
+  if (context.ring_fd < 0) return base::Error{base::Code::kNotFound, "the process has no loop ring"};
+  if (context.ring_version != TAILSPAN_RING_VERSION) {
+    return base::Error{base::Code::kUnsupported, "loop ring version " + std::to_string(context.ring_version) +
+                                                     " is not known: use the same tailspan on both sides"};
+  }
+  const std::string process = "/proc/" + std::to_string(pid);
+  int fd = OpenRegular(process + "/fd/" + std::to_string(context.ring_fd));
+  if (fd < 0 || !IsRingMemfd(fd)) {  // closed by the program, and the number maybe used again
+    const int os_errno = errno;
+    if (fd >= 0) close(fd);
+    fd = -1;
+    auto maps = ReadMaps(pid);
+    if (!maps.ok()) return std::move(maps).error();
+    for (const MemoryRange& range : FindMappings(*maps, TAILSPAN_RING_NAME)) {
+      if ((fd = OpenRegular(process + "/map_files/" + HexRange(range))) >= 0) break;
+    }
+    if (fd < 0) return base::OsError(os_errno, "cannot open the loop ring of process " + std::to_string(pid));
+  }
+  return FromDescriptor(pid, fd, loss);
+}
+
+base::Result<LoopRingReader> LoopRingReader::FromDescriptor(int32_t pid, int fd, base::LossCounters* loss) {
+  struct stat status = {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  fstat(fd, &status);
+  LoopRingReader reader(pid, fd, {status.st_dev, status.st_ino}, loss);
+  const char* bad = nullptr;
+  TailspanRingHeader header = {};
+  if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) {
+    bad = "it is not sealed";
+  } else if (status.st_size != static_cast<off_t>(TAILSPAN_RING_BYTES)) {
+    bad = "wrong size";
+  } else if (!reader.ReadAll(&header, sizeof header, 0)) {
+    bad = "it cannot be read";
+  } else if (std::memcmp(header.magic, TAILSPAN_RING_MAGIC, sizeof header.magic) != 0 ||
+             header.version != TAILSPAN_RING_VERSION) {
+    bad = "wrong magic or version";
+  } else if (header.record_bytes != TAILSPAN_RING_RECORD_BYTES || header.loop_slots != TAILSPAN_LOOP_SLOTS ||
+             header.loop_records != TAILSPAN_LOOP_RECORDS || header.plain_slots != TAILSPAN_PLAIN_SLOTS ||
+             header.plain_records != TAILSPAN_PLAIN_RECORDS || header.sites != TAILSPAN_SITES ||
+             header.site_bytes != TAILSPAN_SITE_BYTES) {
+    bad = "another layout";
+  }
+  if (bad) {
+    loss->Add(base::Loss::kLoopRingBad);
+    return Invalid(bad);
+  }
+  return reader;
+}
+
+LoopRingReader::LoopRingReader(int32_t pid, int fd, Identity identity, base::LossCounters* loss)
+    : pid_(pid), fd_(fd), identity_(identity), loss_(loss), slots_(TAILSPAN_SLOTS) {}
+
+LoopRingReader::LoopRingReader(LoopRingReader&& other) noexcept
+    : pid_(other.pid_),
+      fd_(std::exchange(other.fd_, -1)),
+      identity_(other.identity_),
+      loss_(other.loss_),
+      slots_(std::move(other.slots_)),
+      buffer_(std::move(other.buffer_)),
+      sites_read_(other.sites_read_),
+      threads_lost_(other.threads_lost_) {}
+
+LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(fd_, other.fd_);
+  std::swap(identity_, other.identity_);
+  std::swap(loss_, other.loss_);
+  std::swap(slots_, other.slots_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(sites_read_, other.sites_read_);
+  std::swap(threads_lost_, other.threads_lost_);
+  return *this;
+}
+
+LoopRingReader::~LoopRingReader() {
+  if (fd_ >= 0) close(fd_);
+}
+
+bool LoopRingReader::ReadAll(void* to, size_t size, uint64_t at) const {
+  auto* bytes = static_cast<uint8_t*>(to);
+  while (size > 0) {
+    ssize_t got = pread(fd_, bytes, size, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    bytes += got;
+    at += static_cast<uint64_t>(got);
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool LoopRingReader::Drain(model::RecordBatch* batch) {
+  TailspanRingHeader header;
+  std::vector<TailspanRingSlot> table(TAILSPAN_SLOTS);
+  if (!ReadAll(&header, sizeof header, 0) ||
+      !ReadAll(table.data(), table.size() * sizeof table[0], TAILSPAN_RING_SLOTS_AT)) {
+    return false;
+  }
+  // Counters of the process's own: only growth counts, and at most what its slots could have lost.
+  if (header.threads_lost > threads_lost_) {
+    loss_->Add(base::Loss::kLoopRingSlotsFull, header.threads_lost - threads_lost_);
+    threads_lost_ = header.threads_lost;
+  }
+  for (uint32_t i = 0; i < TAILSPAN_SLOTS; ++i) {
+    if (table[i].head != slots_[i].next && !DrainSlot(i, table[i].head, batch)) return false;
+  }
+  uint32_t sites_used = 0;  // read after the records, so that every site they name is there
+  if (!ReadAll(&sites_used, sizeof sites_used, offsetof(TailspanRingHeader, sites_used))) return false;
+  DrainSites(sites_used, batch);
+  return true;
+}
+
+void LoopRingReader::Lose(Slot* slot, base::Loss why, uint64_t count) {
+  loss_->Add(why, count);
+  slot->lost += count;
+}
+
+bool LoopRingReader::DrainSlot(uint32_t index, uint64_t head, model::RecordBatch* batch) {
+  Slot& slot = slots_[index];
+  const uint64_t capacity = tailspan_slot_capacity(index);
+  if (head < slot.next || head - slot.next > kJumpMax) {
+    loss_->Add(base::Loss::kLoopRingBad);
+    slot.next = head;
+    return true;
+  }
+  if (head - slot.next > capacity) {
+    Lose(&slot, base::Loss::kLoopRingOverwritten, head - slot.next - capacity);
+    slot.next = head - capacity;
+  }
+  const int64_t now_ns = base::MonoNowNs();
+  const uint64_t head_at = TAILSPAN_RING_SLOTS_AT + index * sizeof(TailspanRingSlot) + offsetof(TailspanRingSlot, head);
+  while (slot.next < head) {
+    const uint64_t first = slot.next, offset = first % capacity;
+    const uint64_t count = std::min({head - first, capacity - offset, static_cast<uint64_t>(kChunkRecords)});
+    buffer_.resize(count * sizeof(TailspanRingRecord));
+    uint64_t head_after = 0;
+    if (!ReadAll(buffer_.data(), buffer_.size(), tailspan_slot_records_at(index) + offset * sizeof(TailspanRingRecord)) ||
+        !ReadAll(&head_after, sizeof head_after, head_at)) {
+      return false;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint8_t* bytes = buffer_.data() + i * sizeof(TailspanRingRecord);
+      uint64_t seq;
+      std::memcpy(&seq, bytes, sizeof seq);
+      if (head_after >= first + i + capacity) {
+        Lose(&slot, base::Loss::kLoopRingOverwritten, 1);  // written over, or just being, while we copied
+      } else if (seq != 2 * (first + i) + 2) {
+        Lose(&slot, base::Loss::kLoopRingTorn, 1);
+      } else {
+        Take(&slot, bytes, now_ns, batch);
+      }
+    }
+    slot.next = first + count;
+  }
+  return true;
+}
+
+void LoopRingReader::Take(Slot* slot, const void* bytes, int64_t now_ns, model::RecordBatch* batch) {
+  TailspanRingRecord record;
+  std::memcpy(&record, bytes, sizeof record);
+  if (!IsPlausible(record, now_ns)) {
+    Lose(slot, base::Loss::kLoopRingBad, 1);
+    return;
+  }
+  const auto end_ns = static_cast<int64_t>(record.end_ns);
+  if (slot->lost) {
+    batch->loop_holes.push_back(
+        {pid_, static_cast<int32_t>(record.tid), slot->last_end_ns, end_ns, std::exchange(slot->lost, 0)});
+  }
+  slot->last_end_ns = end_ns;
+  slot->tid = record.tid;
+  Append(pid_, record, batch);
+}
+
+void LoopRingReader::DrainSites(uint32_t used, model::RecordBatch* batch) {
+  used = std::min(used, TAILSPAN_SITES);
+  for (; sites_read_ < used; ++sites_read_) {
+    char text[TAILSPAN_SITE_BYTES];
+    if (!ReadAll(text, sizeof text, TAILSPAN_RING_SITES_AT + uint64_t{sites_read_} * TAILSPAN_SITE_BYTES)) return;
+    std::string name(text, strnlen(text, sizeof text));
+    for (char& c : name) {
+      if (c < 0x20 || c == 0x7F) c = '?';  // also every byte outside ASCII, which may be half a character
+    }
+    batch->sites.push_back({pid_, static_cast<uint16_t>(sites_read_), std::move(name)});
+  }
+}
+
+}  // namespace tailspan::probe

@@ -1,0 +1,9 @@
+# Reading what a process publishes by libtailspan_context: a module of its own, so that the agent and the tests can have
+# it without the kernel programs. Included from src/context/CMakeLists.txt.
+set(rings ${CMAKE_SOURCE_DIR}/src/probe)
+add_module(NAME rings
+  SOURCES ${rings}/process_context.cc ${rings}/loop_ring_reader.cc
+  DEPS model base
+  LINK fmt::fmt
+  TESTS ${rings}/process_context_test.cc ${rings}/loop_ring_reader_test.cc
+  TEST_LINK tailspan_context)
