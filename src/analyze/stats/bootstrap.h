@@ -15,7 +15,7 @@ namespace tailspan::analyze::stats {
 inline constexpr int kReplicates = 400;
 inline constexpr int kLagsTested = 10;  // of the Ljung-Box test
 inline constexpr double kDependenceLevel = 0.05;
-inline constexpr size_t kBlocksMin = 40;  // a replicate is drawn from at least this many blocks
+inline constexpr size_t kBlocksMin = 20;  // a replicate is drawn from at least this many blocks
 
 struct Dependence {
   double p_value = 1;  // smaller of Ljung-Box on ranks and the cluster test of the tail, times two
