@@ -123,6 +123,7 @@ struct ThreadInterval {
   Waker waker;
   std::array<CpuOccupant, 2> occupants;  // of [wake, wait_end), longest first
   int64_t occupant_idle_ns = 0;          // of it the CPU was idle: the thread was on its way
+  int64_t occupant_other_ns = 0;         // of it others than those two; the three add up to it
   int32_t gil_holder_tid = 0;            // read from the interpreter at wait_start, 0 unknown
 };
 

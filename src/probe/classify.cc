@@ -26,9 +26,7 @@ bool IsInet(const WireTarget& target) { return target.family == AF_INET || targe
 
 bool IsKind(const WireTarget& target, mode_t kind) { return (target.mode & S_IFMT) == kind; }
 
-std::string_view NameOf(const WireTarget& target) {
-  return {target.name, strnlen(target.name, sizeof target.name)};
-}
+std::string_view NameOf(const WireTarget& target) { return {target.name, strnlen(target.name, sizeof target.name)}; }
 
 Cause CauseOfSocket(const WireTarget& target, bool for_write) {
   if (!IsInet(target)) return Cause::kIpc;  // local, netlink and other sockets of this host
@@ -57,9 +55,12 @@ Cause CauseOfPoll(const WireWait& wait, bool for_write) {
   }
   if (IsNetworkSoftirq(wait.waker)) return for_write ? Cause::kNetSend : Cause::kNetRecv;
   switch (WakerKindOf(wait.waker)) {
-    case WakerKind::kTimer: return Cause::kSleep;
-    case WakerKind::kThread: return Cause::kIpc;
-    default: return Cause::kUnexplained;
+    case WakerKind::kTimer:
+      return Cause::kSleep;
+    case WakerKind::kThread:
+      return Cause::kIpc;
+    default:
+      return Cause::kUnexplained;
   }
 }
 
@@ -85,39 +86,59 @@ Cause CauseOf(const WireWait& wait) {
   const WireWaitFacts& facts = wait.facts;
   const bool for_write = facts.flags & kWirePollWrite;
   switch (ClassOf(facts)) {
-    case WaitClass::kPoll: return CauseOfPoll(wait, for_write);
-    case WaitClass::kSocketRecv: return CauseOfSocket(wait.target, false);
+    case WaitClass::kPoll:
+      return CauseOfPoll(wait, for_write);
+    case WaitClass::kSocketRecv:
+      return CauseOfSocket(wait.target, false);
     case WaitClass::kSocketSend:
       return facts.call == kWireCallPoll ? CauseOfPoll(wait, for_write) : CauseOfSocket(wait.target, true);
-    case WaitClass::kConnect: return IsInet(wait.target) ? Cause::kNetConnect : Cause::kIpc;
+    case WaitClass::kConnect:
+      return IsInet(wait.target) ? Cause::kNetConnect : Cause::kIpc;
     case WaitClass::kDiskRead:
       // Opening a FIFO waits for its other end, not for the disk.
       return facts.call == kWireCallOpen && !(facts.flags & kWireIoWait) ? Cause::kUnexplained : Cause::kDiskRead;
-    case WaitClass::kOther: return CauseOfOther(facts);
-    default: return CauseOfClass(ClassOf(facts));
+    case WaitClass::kOther:
+      return CauseOfOther(facts);
+    default:
+      return CauseOfClass(ClassOf(facts));
   }
 }
 
 Cause CauseOfClass(WaitClass wait_class) {
   switch (wait_class) {
-    case WaitClass::kRunQueue: return Cause::kRunQueue;
-    case WaitClass::kThrottled: return Cause::kCpuThrottled;
-    case WaitClass::kGil: return Cause::kGil;
-    case WaitClass::kFutex: return Cause::kLock;
-    case WaitClass::kSocketRecv: return Cause::kNetRecv;
-    case WaitClass::kSocketSend: return Cause::kNetSend;
-    case WaitClass::kConnect: return Cause::kNetConnect;
-    case WaitClass::kPipe: return Cause::kIpc;
-    case WaitClass::kSleep: return Cause::kSleep;
-    case WaitClass::kPageFault: return Cause::kPageFault;
-    case WaitClass::kDiskRead: return Cause::kDiskRead;
-    case WaitClass::kDiskWrite: return Cause::kDiskWrite;
-    case WaitClass::kChild: return Cause::kChildProcess;
-    case WaitClass::kStopped: return Cause::kStopped;
+    case WaitClass::kRunQueue:
+      return Cause::kRunQueue;
+    case WaitClass::kThrottled:
+      return Cause::kCpuThrottled;
+    case WaitClass::kGil:
+      return Cause::kGil;
+    case WaitClass::kFutex:
+      return Cause::kLock;
+    case WaitClass::kSocketRecv:
+      return Cause::kNetRecv;
+    case WaitClass::kSocketSend:
+      return Cause::kNetSend;
+    case WaitClass::kConnect:
+      return Cause::kNetConnect;
+    case WaitClass::kPipe:
+      return Cause::kIpc;
+    case WaitClass::kSleep:
+      return Cause::kSleep;
+    case WaitClass::kPageFault:
+      return Cause::kPageFault;
+    case WaitClass::kDiskRead:
+      return Cause::kDiskRead;
+    case WaitClass::kDiskWrite:
+      return Cause::kDiskWrite;
+    case WaitClass::kChild:
+      return Cause::kChildProcess;
+    case WaitClass::kStopped:
+      return Cause::kStopped;
     case WaitClass::kNone:
     case WaitClass::kPoll:
     case WaitClass::kOther:
-    case WaitClass::kCount: return Cause::kUnexplained;
+    case WaitClass::kCount:
+      return Cause::kUnexplained;
   }
   return Cause::kUnexplained;
 }
@@ -132,9 +153,12 @@ WakerKind WakerKindOf(const WireWaker& waker) {
         // Over loopback and veth the receiver's side runs inside the sender's own call.
         return waker.tid != 0 && SendsToNetwork(waker.call) ? WakerKind::kThread : WakerKind::kNetwork;
       case kTimer:
-      case kHrTimer: return WakerKind::kTimer;
-      case kBlock: return WakerKind::kBlock;
-      default: return WakerKind::kOtherIrq;
+      case kHrTimer:
+        return WakerKind::kTimer;
+      case kBlock:
+        return WakerKind::kBlock;
+      default:
+        return WakerKind::kOtherIrq;
     }
   }
   if (waker.irq & kWireIrqTimer) return WakerKind::kTimer;
@@ -155,8 +179,9 @@ model::WaitTarget TargetOf(const WireWait& wait) {
     target.kind = TargetKind::kFutex;
     target.address = wait.facts.args[0];
   } else if (IsKind(raw, S_IFSOCK)) {
-    target.kind = IsInet(raw) ? TargetKind::kSocket : raw.family == AF_UNIX ? TargetKind::kUnixSocket
-                                                                              : TargetKind::kOther;
+    target.kind = IsInet(raw)             ? TargetKind::kSocket
+                  : raw.family == AF_UNIX ? TargetKind::kUnixSocket
+                                          : TargetKind::kOther;
     if (IsInet(raw)) {
       target.local.family = target.remote.family = static_cast<uint8_t>(raw.family);
       std::copy(std::begin(raw.local), std::end(raw.local), target.local.bytes.begin());

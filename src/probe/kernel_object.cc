@@ -39,12 +39,14 @@ std::string_view FirstLineWith(std::string_view text, std::string_view word) {
 base::Error LoadError(int os_errno, const std::string& name) {
   if (os_errno == EPERM || os_errno == EACCES)
     return base::OsError(os_errno, fmt::format("{}: may not load kernel programs", name));
-  for (const char* word : {"failed to find kernel BTF type ID", "failed to find valid kernel BTF", "Error loading vmlinux BTF"}) {
+  for (const char* word :
+       {"failed to find kernel BTF type ID", "failed to find valid kernel BTF", "Error loading vmlinux BTF"}) {
     const std::string_view line = FirstLineWith(last_log, word);
     if (!line.empty())
       return {base::Code::kUnsupported, fmt::format("{}: {}", name, line.substr(line.find(": ") + 2)), os_errno};
   }
-  return {base::Code::kUnsupported, fmt::format("{}: the kernel refused it: {}", name, std::strerror(os_errno)), os_errno};
+  return {base::Code::kUnsupported, fmt::format("{}: the kernel refused it: {}", name, std::strerror(os_errno)),
+          os_errno};
 }
 
 int OpenCpuClock(unsigned cpu, unsigned frequency_hz) {

@@ -1,5 +1,6 @@
-// One BPF object, loaded and attached by trial: a host that cannot do it gives an Error that says why, and nothing stays
-// behind. Objects other than the first use the first one's maps where the names agree. Move-only; detaches when destroyed.
+// One BPF object, loaded and attached by trial: a host that cannot do it gives an Error that says why, and nothing
+// stays behind. Objects other than the first use the first one's maps where the names agree. Move-only; detaches when
+// destroyed.
 #pragma once
 
 #include <cstddef>

@@ -26,6 +26,7 @@
 #include "probe/bpf/wire.h"
 #include "probe/host_facts.h"
 #include "probe/kernel_object.h"
+#include "probe/process_context.h"
 #include "probe/python_runtime.h"
 #include "probe/record_decoder.h"
 #include "ready.skel.h"
@@ -38,10 +39,10 @@ namespace {
 using base::Result;
 using base::Status;
 
-constexpr unsigned kPidfdThread = 0x80;          // PIDFD_THREAD, Linux 6.9
+constexpr unsigned kPidfdThread = 0x80;  // PIDFD_THREAD, Linux 6.9
 constexpr int64_t kLayoutFirstRetryNs = 50'000'000;
 constexpr int64_t kLayoutLastRetryNs = 1'000'000'000;
-constexpr int64_t kLayoutEagerNs = 10'000'000'000;  // this long after an exec the first interval holds
+constexpr int64_t kLayoutEagerNs = 10'000'000'000;   // this long after an exec the first interval holds
 constexpr int64_t kLayoutGiveUpNs = 60'000'000'000;  // then a process without interpreter and context is left alone
 constexpr size_t kLayoutTriesPerDrain = 16;
 
@@ -67,14 +68,16 @@ constexpr const char* kFaultAddress = "page_fault_address";
 
 // In this order: the address of a fault is only tried where its file cannot be had.
 const OptionalSignal kOptionalSignals[] = {
-    {"interrupts", IrqElf, false, "none needed: wakings by devices and the network are then told by the idle CPU alone"},
+    {"interrupts", IrqElf, false,
+     "none needed: wakings by devices and the network are then told by the idle CPU alone"},
     {"timer_interrupts", IrqTimerElf, false, "none needed: x86 only"},
     {kFaultFile, FaultFileElf, false, "a kernel with the tracepoint filemap:mm_filemap_fault (6.13 or later)"},
     {kFaultAddress, FaultAddressElf, false, "a kernel with the tracepoint exceptions:page_fault_user (x86)"},
     {"connections", FlowBirthElf, false, "a kernel with the tracepoint sock:inet_sock_set_state"},
     {"retransmit", RetransmitElf, false, "a kernel with the tracepoint tcp:tcp_retransmit_skb"},
     {"socket_ready", ReadyElf, false,
-     "a kernel with the tracepoint sock:sk_data_ready (6.3 or later); without it event_loop time on sockets is a bound"},
+     "a kernel with the tracepoint sock:sk_data_ready (6.3 or later); without it event_loop time on sockets is a "
+     "bound"},
     {"block_requests", BlockElf, false, "a kernel with the block tracepoints"},
     {"cpu_samples", SampleElf, true, "set kernel.perf_event_paranoid to 2 or less, or run as root"},
 };
@@ -186,7 +189,8 @@ Status KernelProbes::State::TryOptional(const OptionalSignal& signal, const Kern
     return base::Error{base::Code::kUnavailable, "not needed: page_fault_file tells more", 0};
   size_t elf_bytes = 0;
   const void* elf = signal.elf(&elf_bytes);
-  auto loaded = KernelObject::Load(fmt::format("tailspan_{}", signal.name).substr(0, 15), elf, elf_bytes, hot.get(), {});
+  auto loaded =
+      KernelObject::Load(fmt::format("tailspan_{}", signal.name).substr(0, 15), elf, elf_bytes, hot.get(), {});
   if (!loaded) return std::move(loaded).error();
   Status status = signal.is_cpu_clock ? loaded->AttachCpuClock(options.sample_hz) : loaded->Attach();
   if (status) optional.push_back(std::move(loaded).value());
@@ -234,7 +238,8 @@ Result<std::unique_ptr<KernelProbes>> KernelProbes::Open(const KernelProbesOptio
 }
 
 std::vector<model::Capability> KernelProbes::Probe(const KernelProbesOptions& options) {
-  if (auto probes = Open(options); probes) return (*probes)->capabilities();
+  if (auto probes = Open(options); probes)
+    return (*probes)->capabilities();
   else {
     std::vector<model::Capability> off;
     const char* remedy = "a kernel of 5.18 or later with BTF (CONFIG_DEBUG_INFO_BTF)";
@@ -249,7 +254,8 @@ std::vector<model::Capability> KernelProbes::Probe(const KernelProbesOptions& op
 Status KernelProbes::FollowProcess(int32_t pid) {
   const int map = state_->hot->MapFd("threads");
   std::set<int32_t> taken, failed;
-  // A thread that is made while we look is followed from its fork if its maker already is; so look until nothing is new.
+  // A thread that is made while we look is followed from its fork if its maker already is; so look until nothing is
+  // new.
   for (bool is_new = true; is_new;) {
     is_new = false;
     for (const int32_t tid : ThreadsOf(pid)) {
@@ -326,7 +332,8 @@ void KernelProbes::State::FollowEvents(const model::RecordBatch& records, size_t
         pending.erase(event.pid);
         break;
       case model::ProcessEventKind::kThread:
-      case model::ProcessEventKind::kThreadExit: break;
+      case model::ProcessEventKind::kThreadExit:
+        break;
     }
   }
 }
@@ -396,6 +403,13 @@ bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t 
       layout.gil_high = runtime->high;
       layout.gil_holder_address = runtime->holder_address;
       layout.gil_holder_tid_offset = runtime->holder_tid_offset;
+      is_new = true;
+    }
+  }
+  if (!layout.has_context) {
+    if (const auto context = ReadProcessContext(pid); context && context->has_tls_offset) {
+      layout.has_context = true;
+      layout.tls_offset = context->tls_offset;
       is_new = true;
     }
   }

@@ -2,8 +2,9 @@
 //
 // Data comes from the ring buffer of src/probe/bpf and goes to the caller's batch through Drain, which is to be called
 // every 20 to 50 ms: the kernel never wakes the reader, because a reader that preempts what it watches disturbs it.
-// Follow before the process runs (a child stopped at a pipe) and nothing is missed; a process that runs already is taken
-// in from its threads' next switch on. Children are followed from their fork. Not thread-safe: one thread owns it.
+// Follow before the process runs (a child stopped at a pipe) and nothing is missed; a process that runs already is
+// taken in from its threads' next switch on. Children are followed from their fork. Not thread-safe: one thread owns
+// it.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@
 namespace tailspan::probe {
 
 struct KernelProbesOptions {
-  int64_t threshold_ns = 50'000;      // waits from here on are records of their own
-  int64_t gil_threshold_ns = 5'000;   // lower, since the GIL's release timeline is made of these records
-  int64_t flush_ns = 10'000'000;      // shorter waits are summed for at most this long
-  uint32_t ring_buffer_bytes = 16u << 20;  // a power of two
-  uint32_t drop_per_mille = 0;        // test option: loses records on purpose, counted
-  unsigned sample_hz = 49;            // CPU sampling, 0 off
+  int64_t threshold_ns = 50'000;            // waits from here on are records of their own
+  int64_t gil_threshold_ns = 5'000;         // lower, since the GIL's release timeline is made of these records
+  int64_t flush_ns = 10'000'000;            // shorter waits are summed for at most this long
+  uint32_t ring_buffer_bytes = 16u << 20;   // a power of two
+  uint32_t drop_per_mille = 0;              // test option: loses records on purpose, counted
+  unsigned sample_hz = 49;                  // CPU sampling, 0 off
   std::vector<std::string> excluded_comms;  // not followed from their exec on
   std::vector<std::string> signals_off;     // optional signals not to try, by name
 };
@@ -31,7 +32,7 @@ struct KernelProbesOptions {
 // Where a process keeps what the probes read. Zero means unknown.
 struct ProcessLayout {
   bool has_context = false;
-  int64_t tls_offset = 0;  // of the context pointer, from the thread pointer
+  int64_t tls_offset = 0;              // of the context pointer, from the thread pointer
   uint64_t gil_low = 0, gil_high = 0;  // addresses of the interpreter's own locks, [low, high)
   uint64_t gil_holder_address = 0;     // of the interpreter's pointer to the thread that last held the GIL
   uint32_t gil_holder_tid_offset = 0;  // of the native thread id in that thread's state

@@ -83,7 +83,8 @@ std::string VersionIn(std::string_view path) {
   at += std::strlen("python");
   size_t end = at;
   int dots = 0;
-  while (end < file.size() && (std::isdigit(static_cast<unsigned char>(file[end])) || (file[end] == '.' && dots++ == 0)))
+  while (end < file.size() &&
+         (std::isdigit(static_cast<unsigned char>(file[end])) || (file[end] == '.' && dots++ == 0)))
     ++end;
   std::string version(file.substr(at, end - at));
   if (!version.empty() && version.back() == '.') version.pop_back();
@@ -146,7 +147,8 @@ std::optional<PythonRuntime> FindPythonRuntime(int32_t pid) {
   while (std::getline(maps, line)) {
     uint64_t start = 0, offset = 0;
     int path_at = 0;
-    if (std::sscanf(line.c_str(), "%lx-%*x %*s %lx %*s %*s %n", &start, &offset, &path_at) < 2 || path_at <= 0) continue;
+    if (std::sscanf(line.c_str(), "%lx-%*x %*s %lx %*s %*s %n", &start, &offset, &path_at) < 2 || path_at <= 0)
+      continue;
     const std::string path = line.substr(static_cast<size_t>(path_at));
     if (path.empty() || path[0] != '/' || path == last_path || offset != 0 || !NamesPython(path)) continue;
     last_path = path;

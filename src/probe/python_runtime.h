@@ -11,8 +11,8 @@
 namespace tailspan::probe {
 
 struct PythonRuntime {
-  uint64_t low = 0, high = 0;  // addresses of _PyRuntime in the process, [low, high)
-  std::string version;         // "3.11", from the file's name; empty if the name does not say
+  uint64_t low = 0, high = 0;   // addresses of _PyRuntime in the process, [low, high)
+  std::string version;          // "3.11", from the file's name; empty if the name does not say
   uint64_t holder_address = 0;  // of gil.last_holder; 0 where the version's layout is not known
   uint32_t holder_tid_offset = 0;
 };

@@ -71,6 +71,9 @@ void AddOccupants(const WireWait& wait, ThreadInterval* interval) {
     CopyComm(raw.comm, &occupant.comm);
   }
   interval->occupant_idle_ns = Signed(wait.occupant_idle_ns);
+  interval->occupant_other_ns = Signed(wait.occupant_other_ns);
+  for (size_t i = interval->occupants.size(); i < order.size(); ++i)
+    interval->occupant_other_ns += Signed(order[i]->ns);
 }
 
 ThreadInterval IntervalOf(const WireWait& wait) {
@@ -98,11 +101,21 @@ ThreadInterval IntervalOf(const WireWait& wait) {
 model::ProcessEvent EventOf(const WireThreadRecord& raw) {
   model::ProcessEvent event;
   switch (raw.event) {
-    case kWireForkProcess: event.kind = model::ProcessEventKind::kFork; break;
-    case kWireForkThread: event.kind = model::ProcessEventKind::kThread; break;
-    case kWireExec: event.kind = model::ProcessEventKind::kExec; break;
-    case kWireExitProcess: event.kind = model::ProcessEventKind::kExit; break;
-    default: event.kind = model::ProcessEventKind::kThreadExit; break;
+    case kWireForkProcess:
+      event.kind = model::ProcessEventKind::kFork;
+      break;
+    case kWireForkThread:
+      event.kind = model::ProcessEventKind::kThread;
+      break;
+    case kWireExec:
+      event.kind = model::ProcessEventKind::kExec;
+      break;
+    case kWireExitProcess:
+      event.kind = model::ProcessEventKind::kExit;
+      break;
+    default:
+      event.kind = model::ProcessEventKind::kThreadExit;
+      break;
   }
   event.at_mono_ns = Signed(raw.at_mono_ns);
   event.start_mono_ns = Signed(raw.start_time_ns);
@@ -187,15 +200,22 @@ bool DecodeRecord(const void* data, size_t bytes, model::RecordBatch* batch) {
   if (!Read(data, bytes, &type)) return false;
   const auto interval = [](const auto& raw) { return IntervalOf(raw); };
   switch (type) {
-    case kWireFlush: return Append<WireWindow>(data, bytes, &batch->intervals, interval);
-    case kWireWait: return Append<WireWait>(data, bytes, &batch->intervals, interval);
-    case kWireThread: return Append<WireThreadRecord>(data, bytes, &batch->process_events, EventOf);
+    case kWireFlush:
+      return Append<WireWindow>(data, bytes, &batch->intervals, interval);
+    case kWireWait:
+      return Append<WireWait>(data, bytes, &batch->intervals, interval);
+    case kWireThread:
+      return Append<WireThreadRecord>(data, bytes, &batch->process_events, EventOf);
     case kWireRetransmit:
       return Append<WireRetransmitRecord>(data, bytes, &batch->retransmissions, RetransmissionOf);
-    case kWireReady: return Append<WireReadyRecord>(data, bytes, &batch->sockets_ready, ReadyOf);
-    case kWireBlock: return Append<WireBlockRecord>(data, bytes, &batch->block_requests, RequestOf);
-    case kWireSample: return Append<WireSampleRecord>(data, bytes, &batch->cpu_samples, SampleOf);
-    default: return false;
+    case kWireReady:
+      return Append<WireReadyRecord>(data, bytes, &batch->sockets_ready, ReadyOf);
+    case kWireBlock:
+      return Append<WireBlockRecord>(data, bytes, &batch->block_requests, RequestOf);
+    case kWireSample:
+      return Append<WireSampleRecord>(data, bytes, &batch->cpu_samples, SampleOf);
+    default:
+      return false;
   }
 }
 

@@ -7,7 +7,6 @@
 
 namespace tailspan::probe {
 
-
 // Appends what the record holds to the batch. False when it is not a record.
 bool DecodeRecord(const void* data, size_t bytes, model::RecordBatch* batch);
 

@@ -21,6 +21,7 @@ struct Recording {
 
 // The command starts only once it is followed. Its standard output is read when it has ended: keep it below a pipe's
 // capacity of 64 KiB, or write to a file.
-base::Result<Recording> RecordCommand(const std::vector<std::string>& command, const probe::KernelProbesOptions& options);
+base::Result<Recording> RecordCommand(const std::vector<std::string>& command,
+                                      const probe::KernelProbesOptions& options);
 
 }  // namespace tailspan::probe_test

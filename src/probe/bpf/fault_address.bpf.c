@@ -5,7 +5,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(OnUserFault, unsigned long address) {
-  struct WireThreadState *state = FollowedState(bpf_get_current_task_btf());
+  struct WireThreadState* state = FollowedState(bpf_get_current_task_btf());
   if (!state) return 0;
   state->fault_mono_ns = bpf_ktime_get_ns();
   state->fault_address = address;

@@ -14,20 +14,20 @@ struct {
   __type(value, u32);
 } connecting SEC(".maps");
 
-INLINE void Note(const struct WireFlow *flow, u32 tgid) {
+INLINE void Note(const struct WireFlow* flow, u32 tgid) {
   struct WireFlowState fresh = {.tgid = tgid};
   if (bpf_map_update_elem(&flows, flow, &fresh, BPF_ANY)) Count(kWireFlowsFull, 1);
 }
 
 // A listener stands in the same table, by its port alone.
-INLINE void KeepPort(struct WireFlow *flow) {
+INLINE void KeepPort(struct WireFlow* flow) {
   __builtin_memset(flow->local, 0, 16);
   __builtin_memset(flow->remote, 0, 16);
   flow->remote_port = 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(OnSocketState, const struct sock *sk, int old_state, int new_state) {
+int BPF_PROG(OnSocketState, const struct sock* sk, int old_state, int new_state) {
   struct WireFlow flow;
   u64 key = (u64)sk;
   u32 tgid = bpf_get_current_pid_tgid() >> 32;
@@ -43,7 +43,7 @@ int BPF_PROG(OnSocketState, const struct sock *sk, int old_state, int new_state)
       return 0;
     case kTcpEstablished: {
       if (FindFlow(sk, &flow)) return 0;
-      u32 *connector = bpf_map_lookup_elem(&connecting, &key);
+      u32* connector = bpf_map_lookup_elem(&connecting, &key);
       if (connector) {
         Note(&flow, *connector);
         bpf_map_delete_elem(&connecting, &key);
@@ -51,13 +51,14 @@ int BPF_PROG(OnSocketState, const struct sock *sk, int old_state, int new_state)
       }
       struct WireFlow listener = flow;
       KeepPort(&listener);
-      struct WireFlowState *known = bpf_map_lookup_elem(&flows, &listener);
+      struct WireFlowState* known = bpf_map_lookup_elem(&flows, &listener);
       if (known) Note(&flow, known->tgid);
       return 0;
     }
     case kTcpClose:
       if (FindFlow(sk, &flow)) bpf_map_delete_elem(&flows, &flow);
       return 0;
-    default: return 0;
+    default:
+      return 0;
   }
 }

@@ -1,8 +1,8 @@
 // The two always-on programs (sched_switch, sched_waking) and the bookkeeping of fork, exec and exit.
 //
 // Each followed thread's life is cut into consecutive windows and waits (wire.h). Accounting happens only at switches,
-// so on-CPU time is measured from switch-in to switch-out and a stretch without a switch costs nothing. The logic stands
-// in inline functions below thin program wrappers.
+// so on-CPU time is measured from switch-in to switch-out and a stretch without a switch costs nothing. The logic
+// stands in inline functions below thin program wrappers.
 #include "context.h"
 #include "wait_facts.h"
 
@@ -41,7 +41,7 @@ INLINE bool DropOnPurpose(u64 covered_ns) {
 }
 
 // Starts the next window at start. A record that was lost leaves its number unused, and so shows.
-INLINE void NextWindow(struct WireThreadState *state, u64 start, u64 runtime) {
+INLINE void NextWindow(struct WireThreadState* state, u64 start, u64 runtime) {
   state->sequence++;
   state->window_start = start;
   state->on_cpu_ns = 0;
@@ -54,7 +54,7 @@ INLINE void NextWindow(struct WireThreadState *state, u64 start, u64 runtime) {
   }
 }
 
-INLINE void FillWindow(struct WireWindow *window, struct WireThreadState *state, struct task_struct *task, u32 type,
+INLINE void FillWindow(struct WireWindow* window, struct WireThreadState* state, struct task_struct* task, u32 type,
                        u64 end, u64 runtime) {
   window->type = type;
   window->flags = state->window_flags;
@@ -72,13 +72,13 @@ INLINE void FillWindow(struct WireWindow *window, struct WireThreadState *state,
 }
 
 // Tells the window [window_start, end) and starts the next one there.
-static __attribute__((noinline)) int EmitFlush(struct WireThreadState *state, struct task_struct *task, u64 end,
+static __attribute__((noinline)) int EmitFlush(struct WireThreadState* state, struct task_struct* task, u64 end,
                                                u64 runtime) {
   if (!state || !task) return 0;
   u64 covered = end - state->window_start;
   if (!covered) return 0;
   if (!DropOnPurpose(covered)) {
-    struct WireWindow *window = bpf_ringbuf_reserve(&records, sizeof(*window), 0);
+    struct WireWindow* window = bpf_ringbuf_reserve(&records, sizeof(*window), 0);
     if (window) {
       FillWindow(window, state, task, kWireFlush, end, runtime);
       bpf_ringbuf_submit(window, BPF_RB_NO_WAKEUP);
@@ -94,10 +94,10 @@ static __attribute__((noinline)) int EmitFlush(struct WireThreadState *state, st
 
 // Books one piece of a CPU's time with its occupant. With more occupants than places the smallest gives way, so whoever
 // ran longest is kept unless it ran in many short pieces; what gave way is counted as other.
-INLINE void AddOccupant(struct WireWait *wait, const struct WireCpuSlot *slot, u64 ns) {
-  struct WireOccupant *smallest = &wait->occupants[0];
+INLINE void AddOccupant(struct WireWait* wait, const struct WireCpuSlot* slot, u64 ns) {
+  struct WireOccupant* smallest = &wait->occupants[0];
   for (int k = 0; k < kWireOccupants; k++) {
-    struct WireOccupant *one = &wait->occupants[k];
+    struct WireOccupant* one = &wait->occupants[k];
     if (one->tid == slot->tid) {
       one->ns += ns;
       return;
@@ -117,16 +117,16 @@ INLINE void AddOccupant(struct WireWait *wait, const struct WireCpuSlot *slot, u
 }
 
 struct HistoryWalk {
-  struct WireCpuHistory *history;
-  struct WireWait *wait;
+  struct WireCpuHistory* history;
+  struct WireWait* wait;
   u64 from, end;
 };
 
 // One step back in the CPU's switches. Returns 1 to stop.
-static long WalkBack(u32 step, struct HistoryWalk *walk) {
-  struct WireCpuHistory *history = walk->history;
-  struct WireWait *wait = walk->wait;
-  struct WireCpuSlot *slot = &history->slots[((u32)history->head - step) & (kWireSlots - 1)];
+static long WalkBack(u32 step, struct HistoryWalk* walk) {
+  struct WireCpuHistory* history = walk->history;
+  struct WireWait* wait = walk->wait;
+  struct WireCpuSlot* slot = &history->slots[((u32)history->head - step) & (kWireSlots - 1)];
   u64 since = slot->since_mono_ns;
   u64 begin = since > walk->from ? since : walk->from;
   if (!since || begin > walk->end) return 1;
@@ -140,18 +140,18 @@ static long WalkBack(u32 step, struct HistoryWalk *walk) {
 }
 
 // Who ran while this thread was runnable. A preempted thread that another CPU pulled over waited at the CPU it left.
-INLINE void FillOccupants(struct WireWait *wait, struct WireThreadState *state, u64 from, u64 to) {
+INLINE void FillOccupants(struct WireWait* wait, struct WireThreadState* state, u64 from, u64 to) {
   u32 here = bpf_get_smp_processor_id();
   u32 cpu = (state->facts.flags & kWireRunnable) && !(state->facts.flags & kWireNewThread) ? state->facts.cpu : here;
   cpu &= cpu_mask;
-  struct WireCpuHistory *history = bpf_map_lookup_elem(&cpu_history, &cpu);
+  struct WireCpuHistory* history = bpf_map_lookup_elem(&cpu_history, &cpu);
   if (!history || to <= from) return;
   struct HistoryWalk walk = {.history = history, .wait = wait, .from = from, .end = to};
   bpf_loop(kWireSlots, WalkBack, &walk, 0);
   if (walk.end > from) wait->occupant_other_ns += walk.end - from;
 }
 
-INLINE void NoteFlow(const struct WireTarget *target, u32 tgid) {
+INLINE void NoteFlow(const struct WireTarget* target, u32 tgid) {
   if (target->socket_type != kSockStream || (target->family != kAfInet && target->family != kAfInet6)) return;
   if (!target->remote_port) return;
   struct WireFlow flow;
@@ -166,8 +166,8 @@ INLINE void NoteFlow(const struct WireTarget *target, u32 tgid) {
   if (bpf_map_update_elem(&flows, &flow, &fresh, BPF_NOEXIST)) Count(kWireFlowsFull, 1);
 }
 
-INLINE void FillTarget(struct WireWait *wait, struct WireThreadState *state, struct task_struct *task) {
-  struct WireTarget *target = &wait->target;
+INLINE void FillTarget(struct WireWait* wait, struct WireThreadState* state, struct task_struct* task) {
+  struct WireTarget* target = &wait->target;
   __builtin_memset(target, 0, sizeof(*target));
   if (state->facts.flags & kWireRunnable) return;
   if (state->facts.fd >= 0) {
@@ -191,12 +191,12 @@ INLINE void FillTarget(struct WireWait *wait, struct WireThreadState *state, str
 }
 
 // Tells the window up to the wait, and the wait [state->out, now). The next window starts at now.
-static __attribute__((noinline)) int EmitWait(struct WireThreadState *state, struct task_struct *task, u64 now) {
+static __attribute__((noinline)) int EmitWait(struct WireThreadState* state, struct task_struct* task, u64 now) {
   if (!state || !task) return 0;
   u64 runtime = task->se.sum_exec_runtime;
   u64 covered = now - state->window_start;
   if (!DropOnPurpose(covered)) {
-    struct WireWait *wait = bpf_ringbuf_reserve(&records, sizeof(*wait), 0);
+    struct WireWait* wait = bpf_ringbuf_reserve(&records, sizeof(*wait), 0);
     if (wait) {
       FillWindow(&wait->window, state, task, kWireWait, state->out, runtime);
       wait->wake_mono_ns = state->wake;
@@ -224,13 +224,13 @@ static __attribute__((noinline)) int EmitWait(struct WireThreadState *state, str
 }
 
 // The state does not fit the switch that is seen: one was missed. The time since the last mark is left as a hole.
-INLINE void Hole(struct WireThreadState *state, struct task_struct *task, u64 now) {
+INLINE void Hole(struct WireThreadState* state, struct task_struct* task, u64 now) {
   Count(kWireHoles, 1);
   Count(kWireHolesNs, now - state->window_start);
   NextWindow(state, now, task->se.sum_exec_runtime);
 }
 
-INLINE void Start(struct WireThreadState *state, struct task_struct *task, u64 now) {
+INLINE void Start(struct WireThreadState* state, struct task_struct* task, u64 now) {
   state->started = 1;
   state->window_start = now;
   state->stretch_start = now;
@@ -239,15 +239,14 @@ INLINE void Start(struct WireThreadState *state, struct task_struct *task, u64 n
 
 // Looks at the published span of the thread that leaves the CPU. If it changed, the stretch since mark is split where
 // the thread says that it changed, and the former span's window is told.
-INLINE void LookAtContext(struct WireThreadState *state, struct task_struct *task, const struct WireLayout *layout,
+INLINE void LookAtContext(struct WireThreadState* state, struct task_struct* task, const struct WireLayout* layout,
                           u64 now) {
   struct WireContext seen;
   __builtin_memset(&seen, 0, sizeof(seen));
-  if (!ReadContext(task, layout, &seen)) {
-    Count(kWireContextUnreadable, 1);
-    return;
-  }
-  struct WireContext *known = &state->context;
+  int read = ReadContext(task, layout, &seen);
+  if (read == kContextUnreadable) Count(kWireContextUnreadable, 1);
+  if (read != kContextRead) return;
+  struct WireContext* known = &state->context;
   if (seen.span_id == known->span_id && seen.trace_id[0] == known->trace_id[0] &&
       seen.trace_id[1] == known->trace_id[1] && seen.uuid[0] == known->uuid[0]) {
     if (seen.changed_mono_ns != known->changed_mono_ns) {
@@ -269,26 +268,34 @@ INLINE void LookAtContext(struct WireThreadState *state, struct task_struct *tas
   __builtin_memcpy(known, &seen, sizeof(*known));
 }
 
-INLINE bool IsThrottled(struct task_struct *task) {
+INLINE bool IsThrottled(struct task_struct* task) {
   if (bpf_core_field_exists(task->throttled)) return task->throttled;
-  struct cfs_rq *queue = task->se.cfs_rq;
+  struct cfs_rq* queue = task->se.cfs_rq;
   if (bpf_core_field_exists(queue->throttle_count)) return BPF_CORE_READ(queue, throttle_count) > 0;
   return false;
 }
 
-INLINE void ReadHolder(struct WireWaitFacts *facts, const struct WireLayout *layout) {
-  u64 thread = 0;
+// The interpreter's gil.last_holder and, right behind it, gil.locked.
+struct GilState {
+  u64 last_holder;
+  u64 locked;
+};
+
+INLINE void ReadHolder(struct WireWaitFacts* facts, const struct WireLayout* layout) {
   if (!(layout->flags & kWireHasHolder)) return;
-  if (bpf_probe_read_user(&thread, sizeof(thread), (void *)layout->holder_address) || !thread) return;
+  struct GilState gil;
+  if (bpf_probe_read_user(&gil, sizeof(gil), (void*)layout->holder_address)) return;
+  // Between two holders the last one says nothing.
+  if (!gil.last_holder || (u32)gil.locked != 1) return;
   u64 tid = 0;
-  if (!bpf_probe_read_user(&tid, sizeof(tid), (void *)(thread + layout->holder_tid_offset)))
+  if (!bpf_probe_read_user(&tid, sizeof(tid), (void*)(gil.last_holder + layout->holder_tid_offset)))
     facts->gil_holder_tid = (s32)tid;
 }
 
 // What can only be known while the thread is still on the CPU: its state and its own memory.
-INLINE void TakeFacts(struct WireThreadState *state, struct task_struct *task, const struct WireLayout *layout,
+INLINE void TakeFacts(struct WireThreadState* state, struct task_struct* task, const struct WireLayout* layout,
                       bool runnable, u32 task_state) {
-  struct WireWaitFacts *facts = &state->facts;
+  struct WireWaitFacts* facts = &state->facts;
   __builtin_memset(facts, 0, sizeof(*facts));
   facts->task_state = task_state;
   facts->fd = -1;
@@ -302,7 +309,7 @@ INLINE void TakeFacts(struct WireThreadState *state, struct task_struct *task, c
   }
   if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait)) facts->flags |= kWireIoWait;
   if (bpf_core_field_exists(task->jobctl) && (task->jobctl & JOBCTL_TRAP_FREEZE)) facts->flags |= kWireFrozen;
-  struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+  struct pt_regs* regs = (struct pt_regs*)bpf_task_pt_regs(task);
   s32 number = SyscallNumber(regs);
   facts->syscall_number = number;
   facts->call = CallOfSyscall(number);
@@ -322,14 +329,14 @@ INLINE void TakeFacts(struct WireThreadState *state, struct task_struct *task, c
   if (!facts->wait_class) facts->wait_class = ClassOfFile(facts->call, ModeOf(task, facts->fd));
 }
 
-INLINE void AddShort(struct WireThreadState *state, u32 class, u64 ns) {
+INLINE void AddShort(struct WireThreadState* state, u32 class, u64 ns) {
   if (class >= kWireClasses) return;
   state->short_ns[class] += (u32)ns;
   state->short_count[class]++;
   state->has_short = 1;
 }
 
-static __attribute__((noinline)) int SwitchIn(struct WireThreadState *state, struct task_struct *task, u64 now) {
+static __attribute__((noinline)) int SwitchIn(struct WireThreadState* state, struct task_struct* task, u64 now) {
   if (!state || !task) return 0;
   if (!state->started) {
     Start(state, task, now);
@@ -360,9 +367,9 @@ static __attribute__((noinline)) int SwitchIn(struct WireThreadState *state, str
   return 0;
 }
 
-// Some kernels leave out the switch away from certain threads, and so the switch-in of whoever came next. The scheduler's
-// own book tells how long this thread has been on the CPU since then.
-INLINE void RepairSwitchIn(struct WireThreadState *state, struct task_struct *task, u64 now) {
+// Some kernels leave out the switch away from certain threads, and so the switch-in of whoever came next. The
+// scheduler's own book tells how long this thread has been on the CPU since then.
+INLINE void RepairSwitchIn(struct WireThreadState* state, struct task_struct* task, u64 now) {
   u64 ran = task->se.sum_exec_runtime - state->runtime_out;
   u64 earliest = state->wake > state->out ? state->wake : state->out;
   if (earliest + ran > now) {
@@ -377,7 +384,7 @@ INLINE void RepairSwitchIn(struct WireThreadState *state, struct task_struct *ta
   SwitchIn(state, task, now - ran);
 }
 
-INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, bool runnable, u32 task_state, u64 now) {
+INLINE void SwitchOut(struct task_struct* task, struct WireThreadState* state, bool runnable, u32 task_state, u64 now) {
   Count(kWireSwitches, 1);
   if (!state->started) {
     Start(state, task, now);
@@ -386,7 +393,7 @@ INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, b
     RepairSwitchIn(state, task, now);
   }
   u32 tgid = task->tgid;
-  struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
+  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
   if (layout && (layout->flags & kWireHasContext)) LookAtContext(state, task, layout, now);
   state->on_cpu_ns += now - state->mark;
   state->mark = now;
@@ -397,12 +404,12 @@ INLINE void SwitchOut(struct task_struct *task, struct WireThreadState *state, b
   state->waker.flags = 0;
 }
 
-INLINE void NoteOccupant(struct task_struct *next, u64 now) {
+INLINE void NoteOccupant(struct task_struct* next, u64 now) {
   u32 cpu = bpf_get_smp_processor_id() & cpu_mask;
-  struct WireCpuHistory *history = bpf_map_lookup_elem(&cpu_history, &cpu);
+  struct WireCpuHistory* history = bpf_map_lookup_elem(&cpu_history, &cpu);
   if (!history) return;
   u64 head = history->head + 1;
-  struct WireCpuSlot *slot = &history->slots[head & (kWireSlots - 1)];
+  struct WireCpuSlot* slot = &history->slots[head & (kWireSlots - 1)];
   slot->since_mono_ns = now;
   slot->tid = next->pid;
   slot->tgid = next->tgid;
@@ -414,9 +421,9 @@ INLINE void NoteOccupant(struct task_struct *next, u64 now) {
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(OnSwitch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state) {
+int BPF_PROG(OnSwitch, bool preempt, struct task_struct* prev, struct task_struct* next, unsigned int prev_state) {
   u64 now = bpf_ktime_get_ns();
-  struct WireThreadState *state = FollowedState(prev);
+  struct WireThreadState* state = FollowedState(prev);
   // Sleeping states carry high flag bits (0x2001): only the low byte says whether it could have run on.
   if (state) SwitchOut(prev, state, preempt || !(prev_state & 0xff), prev_state, now);
   state = FollowedState(next);
@@ -425,15 +432,15 @@ int BPF_PROG(OnSwitch, bool preempt, struct task_struct *prev, struct task_struc
   return 0;
 }
 
-INLINE void FillWaker(struct WireWaker *waker) {
-  struct task_struct *current = bpf_get_current_task_btf();
+INLINE void FillWaker(struct WireWaker* waker) {
+  struct task_struct* current = bpf_get_current_task_btf();
   __builtin_memset(waker, 0, sizeof(*waker));
   waker->flags = kWireWakerSeen;
   waker->tid = current->pid;
   waker->tgid = current->tgid;
   waker->syscall_number = -1;
   u32 zero = 0;
-  struct WireIrqState *irq = bpf_map_lookup_elem(&irq_state, &zero);
+  struct WireIrqState* irq = bpf_map_lookup_elem(&irq_state, &zero);
   if (irq) {
     waker->irq = (u8)irq->bits;
     waker->softirq = (u8)irq->vector;
@@ -444,19 +451,19 @@ INLINE void FillWaker(struct WireWaker *waker) {
     waker->flags |= kWireWakerKernel;
     return;
   }
-  struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(current);
+  struct pt_regs* regs = (struct pt_regs*)bpf_task_pt_regs(current);
   waker->syscall_number = SyscallNumber(regs);
   waker->call = CallOfSyscall(waker->syscall_number);
   if (waker->call == kWireCallFutex) waker->futex_address = SyscallArg0(regs);
   if (!FollowedState(current)) return;
   u32 tgid = current->tgid;
-  struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
+  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
   if (layout && (layout->flags & kWireHasContext)) ReadContext(current, layout, &waker->context);
 }
 
 SEC("tp_btf/sched_waking")
-int BPF_PROG(OnWaking, struct task_struct *task) {
-  struct WireThreadState *state = FollowedState(task);
+int BPF_PROG(OnWaking, struct task_struct* task) {
+  struct WireThreadState* state = FollowedState(task);
   if (!state || state->wake) return 0;
   u64 now = bpf_ktime_get_ns();
   if (state->out) {
@@ -468,8 +475,8 @@ int BPF_PROG(OnWaking, struct task_struct *task) {
   return 0;
 }
 
-INLINE void EmitThread(struct task_struct *task, struct task_struct *parent, u32 event, s32 exit_code) {
-  struct WireThreadRecord *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+INLINE void EmitThread(struct task_struct* task, struct task_struct* parent, u32 event, s32 exit_code) {
+  struct WireThreadRecord* record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
   if (!record) {
     Count(kWireRingFull, 1);
     return;
@@ -490,9 +497,9 @@ INLINE void EmitThread(struct task_struct *task, struct task_struct *parent, u32
 }
 
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(OnFork, struct task_struct *parent, struct task_struct *child) {
+int BPF_PROG(OnFork, struct task_struct* parent, struct task_struct* child) {
   if (!FollowedState(parent)) return 0;
-  struct WireThreadState *state = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct WireThreadState* state = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
   if (!state) {
     Count(kWireStorageFailed, 1);
     return 0;
@@ -506,7 +513,7 @@ int BPF_PROG(OnFork, struct task_struct *parent, struct task_struct *child) {
   state->facts.syscall_number = -1;
   u32 tgid = parent->tgid, child_tgid = child->tgid;
   if (child_tgid != tgid) {
-    struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
+    struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
     if (layout && bpf_map_update_elem(&layouts, &child_tgid, layout, BPF_ANY)) Count(kWireProcessesFull, 1);
   }
   EmitThread(child, parent, child_tgid != tgid ? kWireForkProcess : kWireForkThread, 0);
@@ -514,7 +521,7 @@ int BPF_PROG(OnFork, struct task_struct *parent, struct task_struct *child) {
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(OnExec, struct task_struct *task, int old_pid) {
+int BPF_PROG(OnExec, struct task_struct* task, int old_pid) {
   if (!FollowedState(task)) return 0;
   u32 tgid = task->tgid;
   bpf_map_delete_elem(&layouts, &tgid);
@@ -526,8 +533,8 @@ int BPF_PROG(OnExec, struct task_struct *task, int old_pid) {
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(OnExit, struct task_struct *task) {
-  struct WireThreadState *state = FollowedState(task);
+int BPF_PROG(OnExit, struct task_struct* task) {
+  struct WireThreadState* state = FollowedState(task);
   if (!state) return 0;
   u64 now = bpf_ktime_get_ns();
   if (state->started && !state->out) {

@@ -5,7 +5,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 INLINE int Mark(u32 set, u32 clear) {
   u32 zero = 0;
-  struct WireIrqState *state = bpf_map_lookup_elem(&irq_state, &zero);
+  struct WireIrqState* state = bpf_map_lookup_elem(&irq_state, &zero);
   if (state) state->bits = (state->bits & ~clear) | set;
   return 0;
 }

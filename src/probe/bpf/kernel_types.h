@@ -1,6 +1,6 @@
-// The few kernel types that the probes touch, for CO-RE: libbpf moves every access to where the running kernel keeps the
-// field, so this header needs no BTF on the build machine and only the names have to be right. Fields that some kernels
-// lack are tested with bpf_core_field_exists before they are read.
+// The few kernel types that the probes touch, for CO-RE: libbpf moves every access to where the running kernel keeps
+// the field, so this header needs no BTF on the build machine and only the names have to be right. Fields that some
+// kernels lack are tested with bpf_core_field_exists before they are read.
 #ifndef TAILSPAN_PROBE_BPF_KERNEL_TYPES_H_
 #define TAILSPAN_PROBE_BPF_KERNEL_TYPES_H_
 
@@ -44,10 +44,10 @@ struct kernfs_node {
   u64 id;
 };
 struct cgroup {
-  struct kernfs_node *kn;
+  struct kernfs_node* kn;
 };
 struct css_set {
-  struct cgroup *dfl_cgrp;
+  struct cgroup* dfl_cgrp;
 };
 
 struct cfs_rq {
@@ -55,7 +55,7 @@ struct cfs_rq {
 };
 struct sched_entity {
   u64 sum_exec_runtime;
-  struct cfs_rq *cfs_rq;
+  struct cfs_rq* cfs_rq;
 };
 
 typedef struct {
@@ -70,19 +70,19 @@ struct super_block {
   u32 s_dev;
 };
 struct hlist_node {
-  struct hlist_node *next;
+  struct hlist_node* next;
 };
 struct hlist_head {
-  struct hlist_node *first;
+  struct hlist_node* first;
 };
 struct inode {
   u16 i_mode;
   unsigned long i_ino;
-  struct super_block *i_sb;
+  struct super_block* i_sb;
   struct hlist_head i_dentry;
 };
 struct qstr {
-  const unsigned char *name;
+  const unsigned char* name;
 };
 struct dentry {
   struct qstr d_name;
@@ -91,23 +91,23 @@ struct dentry {
   } d_u;
 };
 struct path {
-  struct dentry *dentry;
+  struct dentry* dentry;
 };
 struct file {
-  struct inode *f_inode;
-  void *private_data;
+  struct inode* f_inode;
+  void* private_data;
   struct path f_path;
-  const void *f_op;
+  const void* f_op;
 };
 struct fdtable {
   unsigned int max_fds;
-  struct file **fd;
+  struct file** fd;
 };
 struct files_struct {
-  struct fdtable *fdt;
+  struct fdtable* fdt;
 };
 struct address_space {
-  struct inode *host;
+  struct inode* host;
 };
 
 struct upid {
@@ -135,13 +135,13 @@ struct sock_common {
 struct socket;
 struct sock {
   struct sock_common __sk_common;
-  struct socket *sk_socket;
-  struct pid *sk_peer_pid;
+  struct socket* sk_socket;
+  struct pid* sk_peer_pid;
 };
 struct socket {
   short type;
-  struct file *file;
-  struct sock *sk;
+  struct file* file;
+  struct sock* sk;
 };
 struct inet_connection_sock {
   u32 icsk_rto;
@@ -157,17 +157,17 @@ struct task_struct {
   unsigned int flags;
   int pid, tgid;
   char comm[16];
-  struct task_struct *real_parent;
-  struct task_struct *group_leader;
+  struct task_struct* real_parent;
+  struct task_struct* group_leader;
   u64 start_time;
   struct sched_entity se;
   bool throttled;
   unsigned in_iowait : 1;
   unsigned long jobctl;
   int exit_code;
-  struct css_set *cgroups;
-  struct files_struct *files;
-  struct signal_struct *signal;
+  struct css_set* cgroups;
+  struct files_struct* files;
+  struct signal_struct* signal;
   struct thread_struct thread;
 };
 
@@ -177,7 +177,7 @@ struct block_device {
 struct request {
   u32 cmd_flags;
   unsigned int __data_len;
-  struct block_device *part;
+  struct block_device* part;
 };
 
 #pragma clang attribute pop

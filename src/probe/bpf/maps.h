@@ -1,5 +1,5 @@
-// The maps that the kernel programs share. Every object declares them; the loader lets the optional objects use those of
-// the hot one.
+// The maps that the kernel programs share. Every object declares them; the loader lets the optional objects use those
+// of the hot one.
 #ifndef TAILSPAN_PROBE_BPF_MAPS_H_
 #define TAILSPAN_PROBE_BPF_MAPS_H_
 
@@ -55,11 +55,11 @@ struct {
 #define INLINE static __attribute__((always_inline)) inline
 
 INLINE void Count(u32 counter, u64 n) {
-  u64 *value = bpf_map_lookup_elem(&counters, &counter);
+  u64* value = bpf_map_lookup_elem(&counters, &counter);
   if (value) *value += n;
 }
 
-INLINE struct WireThreadState *FollowedState(struct task_struct *task) {
+INLINE struct WireThreadState* FollowedState(struct task_struct* task) {
   return bpf_task_storage_get(&threads, task, 0, 0);
 }
 

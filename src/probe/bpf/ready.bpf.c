@@ -4,15 +4,15 @@
 char LICENSE[] SEC("license") = "GPL";
 
 SEC("tp_btf/sk_data_ready")
-int BPF_PROG(OnDataReady, const struct sock *sk) {
+int BPF_PROG(OnDataReady, const struct sock* sk) {
   struct WireFlow flow;
-  struct WireFlowState *known = FindFlow(sk, &flow);
+  struct WireFlowState* known = FindFlow(sk, &flow);
   if (!known) return 0;
-  u32 copied = BPF_CORE_READ((struct tcp_sock *)sk, copied_seq);
+  u32 copied = BPF_CORE_READ((struct tcp_sock*)sk, copied_seq);
   if (known->told && known->copied_seq == copied) return 0;
   known->told = 1;
   known->copied_seq = copied;
-  struct WireReadyRecord *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+  struct WireReadyRecord* record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
   if (!record) {
     Count(kWireRingFull, 1);
     return 0;

@@ -6,10 +6,10 @@ char LICENSE[] SEC("license") = "GPL";
 struct bpf_perf_event_data;
 
 SEC("perf_event")
-int OnSample(void *context) {
-  struct task_struct *task = bpf_get_current_task_btf();
+int OnSample(void* context) {
+  struct task_struct* task = bpf_get_current_task_btf();
   if (!FollowedState(task)) return 0;
-  struct WireSampleRecord *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+  struct WireSampleRecord* record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
   if (!record) {
     Count(kWireRingFull, 1);
     return 0;
@@ -25,10 +25,10 @@ int OnSample(void *context) {
   record->in_kernel = bpf_get_stack(context, &kernel, sizeof(kernel), 0) > 0;
   record->address = address;
   u32 tgid = task->tgid;
-  struct WireLayout *layout = bpf_map_lookup_elem(&layouts, &tgid);
+  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
   if (layout && (layout->flags & kWireHasContext)) {
     struct WireContext seen;
-    if (ReadContext(task, layout, &seen)) record->span_id = seen.span_id;
+    if (ReadContext(task, layout, &seen) == kContextRead) record->span_id = seen.span_id;
   }
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;

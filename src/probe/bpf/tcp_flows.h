@@ -5,13 +5,13 @@
 
 #include "socket_facts.h"
 
-INLINE struct WireFlowState *FindFlow(const struct sock *sk, struct WireFlow *flow) {
+INLINE struct WireFlowState* FindFlow(const struct sock* sk, struct WireFlow* flow) {
   __builtin_memset(flow, 0, sizeof(*flow));
   ReadFlow(sk, &flow->family, flow->local, flow->remote, &flow->local_port, &flow->remote_port);
   return bpf_map_lookup_elem(&flows, flow);
 }
 
-INLINE struct WireFlowState *FindReversedFlow(const struct WireFlow *flow) {
+INLINE struct WireFlowState* FindReversedFlow(const struct WireFlow* flow) {
   struct WireFlow reversed;
   __builtin_memcpy(reversed.local, flow->remote, 16);
   __builtin_memcpy(reversed.remote, flow->local, 16);

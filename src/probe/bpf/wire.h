@@ -7,16 +7,16 @@
 #include <linux/types.h>
 
 #ifdef __cplusplus
-#define WIRE_ASSERT(condition) static_assert(condition, #condition)
+#  define WIRE_ASSERT(condition) static_assert(condition, #  condition)
 #else
-#define WIRE_ASSERT(condition) _Static_assert(condition, #condition)
+#  define WIRE_ASSERT(condition) _Static_assert(condition, #  condition)
 #endif
 
 enum WireLimits {
   kWireCommBytes = 16,
   kWireNameBytes = 32,
   kWireOccupants = 4,
-  kWireSlots = 32,  // switches that each CPU remembers; a power of two
+  kWireSlots = 256,  // switches that each CPU remembers; a power of two
   kWireClasses = 20,
   kWireThreadStates = 16384,
   kWireProcesses = 4096,
@@ -180,10 +180,10 @@ enum WireWakerFlags { kWireWakerSeen = 1, kWireWakerKernel = 2 };
 
 struct WireWaker {
   __u32 tid, tgid;
-  __u8 irq;       // WireIrq bits
-  __u8 softirq;   // its vector when kWireIrqSoft
-  __u8 call;      // the waker's own WireCall
-  __u8 flags;     // WireWakerFlags
+  __u8 irq;      // WireIrq bits
+  __u8 softirq;  // its vector when kWireIrqSoft
+  __u8 call;     // the waker's own WireCall
+  __u8 flags;    // WireWakerFlags
   __s32 syscall_number;
   __u64 futex_address;
   struct WireContext context;
@@ -236,8 +236,8 @@ struct WireFlow {
 WIRE_ASSERT(sizeof(struct WireFlow) == 40);
 
 struct WireFlowState {
-  __u32 tgid;         // who waited on it
-  __u32 copied_seq;   // at the last readiness that was told
+  __u32 tgid;        // who waited on it
+  __u32 copied_seq;  // at the last readiness that was told
   __u32 told;
   __u32 retransmits;  // total at the last event
 };
@@ -289,7 +289,7 @@ enum WireLayoutFlags { kWireHasContext = 1, kWireHasGil = 2, kWireHasHolder = 4 
 struct WireLayout {
   __s64 tls_offset;  // of the context pointer, from the thread pointer
   __u64 gil_low, gil_high;
-  __u64 holder_address;  // of the interpreter's pointer to the thread state that last held the GIL
+  __u64 holder_address;     // of the interpreter's pointer to the thread state that last held the GIL
   __u32 holder_tid_offset;  // of the native thread id in that thread state
   __u32 flags;
 };
@@ -303,11 +303,11 @@ struct WireThreadState {
   __u64 on_cpu_ns;
   __u64 runtime_base;
   __u64 runtime_out;  // the scheduler's book when it left the CPU
-  __u64 out;  // 0 while it runs
+  __u64 out;          // 0 while it runs
   __u64 wake;
   __u64 early_wake;     // a waking that came while it was still on its way out
   __u64 stretch_start;  // switch-in after the last wait that was no page fault
-  __u32 started;     // 0 until the first switch that was seen
+  __u32 started;        // 0 until the first switch that was seen
   __u32 window_flags;
   __u64 fault_mono_ns;  // the last page fault's file, by the optional fault programs
   __u64 fault_address;

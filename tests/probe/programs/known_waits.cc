@@ -119,20 +119,23 @@ void RunSleep(int count, Log* log) {
 void RunPipe(int count, Log* log) {
   int fds[2];
   Check(pipe(fds) == 0, "pipe");
-  WithOther(count, log, [&] { TakeByte(fds[0]); }, [&] { Byte(fds[1]); });
+  WithOther(
+      count, log, [&] { TakeByte(fds[0]); }, [&] { Byte(fds[1]); });
 }
 
 void RunUnix(int count, Log* log) {
   int fds[2];
   Check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair");
-  WithOther(count, log, [&] { TakeByte(fds[0]); }, [&] { Byte(fds[1]); });
+  WithOther(
+      count, log, [&] { TakeByte(fds[0]); }, [&] { Byte(fds[1]); });
 }
 
 void RunRecv(int count, Log* log) {
   int left, right;
   TcpPair(&left, &right);
   char byte;
-  WithOther(count, log, [&] { Check(recv(right, &byte, 1, 0) == 1, "recv"); }, [&] { Byte(left); });
+  WithOther(
+      count, log, [&] { Check(recv(right, &byte, 1, 0) == 1, "recv"); }, [&] { Byte(left); });
 }
 
 void RunPollRead(int count, Log* log) {
@@ -300,9 +303,9 @@ void RunFault(int count, Log* log) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::map<std::string, void (*)(int, Log*)> kinds = {
-      {"sleep", RunSleep},         {"pipe", RunPipe},   {"unix", RunUnix},   {"recv", RunRecv},
-      {"poll_read", RunPollRead},  {"epoll", RunEpoll}, {"send", RunSend},   {"poll_write", RunPollWrite},
-      {"lock", RunLock},           {"child", RunChild}, {"fsync", RunSync},  {"read", RunRead},
+      {"sleep", RunSleep},        {"pipe", RunPipe},   {"unix", RunUnix},  {"recv", RunRecv},
+      {"poll_read", RunPollRead}, {"epoll", RunEpoll}, {"send", RunSend},  {"poll_write", RunPollWrite},
+      {"lock", RunLock},          {"child", RunChild}, {"fsync", RunSync}, {"read", RunRead},
       {"fault", RunFault},
   };
   const auto kind = kinds.find(argv[1]);

@@ -1,10 +1,11 @@
-"""Runs one row under one tracer in a process of its own and prints its score as JSON."""
+"""Runs rows under one tracer, in a process of their own, and prints a JSON line with each score."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-import threading
+import traceback
 from typing import Any
 
 import rows
@@ -36,14 +37,34 @@ def score(span_ids: dict[str, set[bytes]], end_unix_ns: dict[str, int]) -> dict[
     return {"share": right / max(total, 1), "steps": len(steps.log) - after_end, "after_end": after_end, "ambiguous": ambiguous, "wrong": wrong}
 
 
+def write_log(row: str, span_ids: dict[str, set[bytes]], end_unix_ns: dict[str, int]) -> None:
+    """For the kernel's side of the table: when which thread worked for which span, to $TABLE_E_LOG."""
+    target = os.environ.get("TABLE_E_LOG")
+    if not target:
+        return
+    with open(target, "a", encoding="utf-8") as out:
+        for taken in steps.log:
+            if taken.start_unix_ns <= end_unix_ns.get(taken.label, taken.start_unix_ns):
+                right = sorted(one.hex() for one in span_ids.get(taken.label, ()))
+                fields = (row, taken.thread, taken.start_mono_ns, taken.end_mono_ns, taken.kind, right)
+                out.write(json.dumps(fields) + "\n")
+
+
 def main() -> None:
-    row, tracer_name, want = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    tracer = tracers.make(tracer_name)
-    rows.run(row, tracer, want)
+    tracer = tracers.make(sys.argv[1])
     from tailspan import status
 
-    result = score(tracer.span_ids(), tracer.end_unix_ns()) | {"threads": threading.active_count(), "status": status.snapshot()}
-    print(json.dumps(result))
+    for row in sys.argv[3:]:
+        steps.log.clear()
+        try:
+            rows.run(row, tracer, int(sys.argv[2]))
+            result = score(tracer.span_ids(), tracer.end_unix_ns())
+            write_log(row, tracer.span_ids(), tracer.end_unix_ns())
+        except Exception:
+            result = {"share": 0.0, "steps": len(steps.log), "wrong": [traceback.format_exc()]}
+        print(json.dumps({"row": row} | result), flush=True)
+    errors = {name: state for name, state in status.hook_states().items() if state["errors"]}
+    print(json.dumps({"hook_errors": errors}), flush=True)
 
 
 if __name__ == "__main__":
