@@ -2,7 +2,7 @@
 # it without the kernel programs. Included from src/context/CMakeLists.txt.
 set(rings ${CMAKE_SOURCE_DIR}/src/probe)
 add_module(NAME rings
-  SOURCES ${rings}/process_context.cc ${rings}/loop_ring_reader.cc
+  SOURCES ${rings}/process_context.cc ${rings}/loop_ring_decode.cc ${rings}/loop_ring_reader.cc
   DEPS model base
   LINK fmt::fmt
   TESTS ${rings}/process_context_test.cc ${rings}/loop_ring_reader_test.cc
