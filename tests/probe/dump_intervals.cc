@@ -22,10 +22,7 @@ void Print(const ThreadInterval& one, int64_t origin) {
              double(one.kernel_run_ns) / 1e3);
   for (size_t i = 0; i < one.short_ns.size(); ++i)
     if (one.short_count[i]) fmt::print(" s{}={}x{:.1f}", i, one.short_count[i], double(one.short_ns[i]) / 1e3);
-  if (one.span_id) {
-    fmt::print(" span {:016x} since {:.1f}{}", one.span_id,
-               double(one.span_since_mono_ns - one.window_start_mono_ns) / 1e3, one.span_moved ? " moved" : "");
-  }
+  if (one.span_id) fmt::print(" span {:016x}", one.span_id);
   if (one.wait_end_mono_ns > one.wait_start_mono_ns) {
     const int64_t wake = one.wake_mono_ns ? one.wake_mono_ns : one.wait_end_mono_ns;
     fmt::print(" | {} {:.1f}+{:.1f} us sys {} fd {} {} {}>{} ino {} waker k{} {}/{} {} sys {} futex {:x} span {:x}",
