@@ -2,8 +2,9 @@
 """Table (e): share of nanoseconds on the right span, for each tracer and each way to run code.
 
 Needs an interpreter with tests/python/requirements.txt, tailspan's extension built for it, and nothing else: each
-tracer's rows run in a fresh process started as `tailspan run` starts one (PYTHONPATH only). Exit status 1 if a row is
-below the bar or a hook had an error.
+tracer's rows run in a fresh process started as `tailspan run` starts one (PYTHONPATH only). The first share is what the
+threads' own TLS records say. With TAILSPAN_RING_DUMP naming the built loop_ring_dump there is a second: what the loop
+ring tells another process. Exit status 1 if a row is below the bar or a hook had an error.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def main() -> int:
 
 def report(tracer: str, result: dict[str, Any], as_json: bool) -> bool:
     """Prints a result; whether it is bad."""
-    bad = bool(result.get("hook_errors")) or result.get("share", 1) < BAR
+    bad = bool(result.get("hook_errors")) or min(result.get("share", 1), result.get("ring_share", 1)) < BAR
     if as_json:
         print(json.dumps({"tracer": tracer} | result), flush=True)
     elif "hook_errors" in result:
@@ -81,7 +82,9 @@ def report(tracer: str, result: dict[str, Any], as_json: bool) -> bool:
             print(f"{tracer}: errors in hooks: {result['hook_errors']}", flush=True)
     else:
         after = f"  after their span's end: {result['after_end']}" if result.get("after_end") else ""
-        print(f"{tracer:24} {result['row']:24} {result['share'] * 100:7.3f} %  n={result['steps']}{after}", flush=True)
+        ring = f"  ring {result['ring_share'] * 100:7.3f} %" if "ring_share" in result else ""
+        share = f"{result['share'] * 100:7.3f} %{ring}"
+        print(f"{tracer:24} {result['row']:24} {share}  n={result['steps']}{after}", flush=True)
         if result["share"] < 1:
             print("    " + "; ".join(result["wrong"]), flush=True)
     return bad

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import json
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import rows
@@ -37,6 +40,37 @@ def score(span_ids: dict[str, set[bytes]], end_unix_ns: dict[str, int]) -> dict[
     return {"share": right / max(total, 1), "steps": len(steps.log) - after_end, "after_end": after_end, "ambiguous": ambiguous, "wrong": wrong}
 
 
+def ring_recording() -> Any:
+    """The loop ring as another process reads it, with tailspan's own reader, if $TAILSPAN_RING_DUMP names it."""
+    if "TAILSPAN_RING_DUMP" not in os.environ:
+        return contextlib.nullcontext()
+    sys.path.append(str(Path(__file__).resolve().parent.parent / "loop"))
+    import ring
+
+    return ring.Recording()
+
+
+def ring_share(recording: Any, tracer: Any) -> float:
+    """Share of the steps' nanoseconds at which the ring's records, and nothing else, name the right span."""
+    span_ids, ends = tracer.span_ids(), tracer.end_unix_ns()
+    lines = recording._timelines()
+    total = hit = 0
+    for taken in steps.log:
+        if taken.start_unix_ns > ends.get(taken.label, taken.start_unix_ns):
+            continue
+        right = {one.hex() for one in span_ids.get(taken.label, ())}
+        total += taken.end_mono_ns - taken.start_mono_ns
+        line = lines.get(taken.thread, [])
+        first = max(0, bisect.bisect(line, (taken.start_mono_ns, 9)) - 1)
+        for n in range(first, len(line)):
+            if line[n][0] >= taken.end_mono_ns:
+                break
+            until = line[n + 1][0] if n + 1 < len(line) else taken.end_mono_ns
+            if line[n][2] in right:
+                hit += max(0, min(until, taken.end_mono_ns) - max(line[n][0], taken.start_mono_ns))
+    return hit / max(total, 1)
+
+
 def write_log(row: str, span_ids: dict[str, set[bytes]], end_unix_ns: dict[str, int]) -> None:
     """For the kernel's side of the table: when which thread worked for which span, to $TABLE_E_LOG."""
     target = os.environ.get("TABLE_E_LOG")
@@ -57,8 +91,11 @@ def main() -> None:
     for row in sys.argv[3:]:
         steps.log.clear()
         try:
-            rows.run(row, tracer, int(sys.argv[2]))
+            with ring_recording() as recording:
+                rows.run(row, tracer, int(sys.argv[2]))
             result = score(tracer.span_ids(), tracer.end_unix_ns())
+            if recording is not None:
+                result["ring_share"], result["ring_loss"] = ring_share(recording, tracer), recording.loss
             write_log(row, tracer.span_ids(), tracer.end_unix_ns())
         except Exception:
             result = {"share": 0.0, "steps": len(steps.log), "wrong": [traceback.format_exc()]}
