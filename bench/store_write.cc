@@ -1,6 +1,6 @@
 // What the embedded store costs: rows per CPU second in and out, bytes a row, memory. Rows look like those of a RAG
 // service under load. Prints, asserts nothing but that what was read is what was written.
-//   store_write FILE [rows of each kernel table]
+//   store_write FILE [rows of each kernel table] [largest log in MB]
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -151,10 +151,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string path = argv[1];
+  store::duckdb::Options options;
+  if (argc > 3) options.log_bytes_max = std::strtoul(argv[3], nullptr, 10) << 20;
   const size_t rows = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1'000'000;
   constexpr size_t kBatchRows = 8'192;
   Load load;
-  auto store = Must(store::duckdb::Create(path));
+  auto store = Must(store::duckdb::Create(path, options));
   size_t written = 0;
   double cpu_s = 0;
   int64_t wall_ns = 0;

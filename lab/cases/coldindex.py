@@ -26,7 +26,7 @@ CASE = Case(
     accept=Accept(
         "fault", causes=("page_fault",), spans=("index_search",), blames=(("file", "archive.ivf"),)
     ),
-    fault=lambda: ColdIndex("archive.ivf", read_bytes_per_s=16_000_000, period_s=10.0),
+    fault=lambda: ColdIndex("archive.ivf", read_bytes_per_s=9_000_000, period_s=10.0),
     hit=faulted,
     hit_share=(0.03, 0.10),
 )

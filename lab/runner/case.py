@@ -129,7 +129,9 @@ def no_hits(row: Row, rows: list[Row], evidence: dict[str, Any]) -> bool:
 class Case:
     """One scored situation. `hit(row, rows, evidence)` says from the lab's own
     truth whether the fault struck a request; rows carry the client's times and,
-    under `service`, the service's own log of that request."""
+    under `service`, the service's own log of that request.
+    Requests with the tag `carrier` bring the fault to others; being slow by their
+    own work, they count neither as hit nor as the rest."""
 
     name: str
     summary: str
@@ -142,6 +144,7 @@ class Case:
     env: dict[str, str] = field(default_factory=dict)
     fault: Callable[[], Fault] = Fault
     hit: Hit = no_hits
+    carrier: str | None = None
     hit_share: tuple[float, float] | None = None
 
 

@@ -63,8 +63,9 @@ def quantiles_ms(values: list[float]) -> dict[str, float]:
 def judge(case: Case, rows: list[Row], evidence: dict[str, Any], client: dict[str, Any]) -> dict[str, Any]:
     """The run's truth: who was hit, how it shows, and why the run is void, if it is."""
     good = [r for r in rows if r["status"] == 200 and r["service"]]
-    latency = {r["id"]: 1e-6 * (r["end_mono_ns"] - r["intended_mono_ns"]) for r in good}
-    hits = {r["id"] for r in good if case.hit(r, good, evidence)}
+    judged = [r for r in good if case.carrier not in r["tags"]]
+    latency = {r["id"]: 1e-6 * (r["end_mono_ns"] - r["intended_mono_ns"]) for r in judged}
+    hits = {r["id"] for r in judged if case.hit(r, good, evidence)}
     others = [latency[i] for i in latency if i not in hits]
     slowest = sorted(latency, key=latency.__getitem__)[-max(1, len(latency) // 100):]
     struck = [latency[i] for i in hits]
@@ -88,6 +89,7 @@ def judge(case: Case, rows: list[Row], evidence: dict[str, Any], client: dict[st
     return {
         "requests": len(rows),
         "failed": len(rows) - len(good),
+        "carriers": len(good) - len(judged),
         "hit": len(hits),
         "hit_share": round(share, 4),
         "hits_in_slowest_1_percent": round(tail_share, 3),

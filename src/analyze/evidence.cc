@@ -48,10 +48,9 @@ void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const Ordi
   if (!facts.evidence_ns.empty()) {
     f->evidence_for.push_back(fmt::format("meanwhile the other was: {}", Largest(facts.evidence_ns)));
   }
-  if (model::IsContention(f->cause) && contention.known && !judgement.ordinary) {
-    f->evidence_for.push_back(
-        fmt::format("a replay of the same arrivals without rare long steps gives {} of contention",
-                    DurationText(contention.tail_excess_ns)));
+  if (model::IsContention(f->cause) && contention.known() && !judgement.ordinary) {
+    f->evidence_for.push_back(fmt::format("a replay of the same arrivals without rare long steps gives {} of it",
+                                          DurationText(judgement.replayed.tail_ns)));
   }
 }
 
@@ -68,12 +67,18 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
                                   DurationText(ExcessFloorNs(e.typical_ns))));
   }
   if (model::IsContention(f->cause)) {
-    if (!contention.known) {
+    if (!contention.known()) {
       against.push_back("the replay could not be run, so ordinary queueing cannot be told apart");
     } else if (judgement.ordinary) {
-      against.push_back(fmt::format("ordinary queueing: a replay of the same arrivals gives {} of contention by itself",
-                                    DurationText(contention.tail_excess_ns)));
+      against.push_back(fmt::format("ordinary queueing: a replay of the same arrivals gives {} of it",
+                                    DurationText(judgement.replayed.tail_ns)));
     }
+  }
+  if (judgement.ordinary && !model::IsContention(f->cause)) {
+    against.push_back("ordinary spread: every request has this step, and it varies as much by itself");
+  }
+  if (judgement.backlog) {
+    against.push_back("made of many ordinary steps of other requests, not of few long ones: a backlog, not its cause");
   }
   if (judgement.grows_with_size) {
     against.push_back(

@@ -204,6 +204,7 @@ void FillFindings(const Population& population, const Attribution& answer, const
       f.group_share_of_shortfall = g.column->share_of_shortfall;
       f.group_shortfall_ci95 = ToRange(g.column->shortfall_ci);
       f.is_fault = g.judgement.fault && f.rank == group_rank;
+      f.is_suspect = g.judgement.suspect && f.rank == group_rank;
       FillEvidence(facts[k], g.judgement, contention, *out, &f);
       if (f.rank == group_rank && groups_done < kWhatIfMax) {
         const WhatIf what_if = WithoutGroup(population, answer, *g.column, seed);
@@ -260,6 +261,15 @@ void Decide(Explanation* out) {
     out->verdict_reason = FaultReason(*out, out->findings.front());
     if (faults > 1) out->verdict_reason += fmt::format("; {} faults in all", faults);
     return;
+  }
+  for (const Finding& f : out->findings) {
+    if (!f.is_suspect) continue;
+    return insufficient(
+        fmt::format("{} (`{}`, {}) is large, {:.0f} % of the excess, but rests on too few separate events: {:.0f} to "
+                    "{:.0f} %; record "
+                    "longer",
+                    model::CauseName(f.cause), f.span, model::BlameText(f.blame), f.group_share_of_excess * 100,
+                    f.group_share_ci95.low * 100, f.group_share_ci95.high * 100));
   }
   out->verdict = model::Verdict::kHealthy;
   out->verdict_reason = "no cause is both large and larger than chance and ordinary queueing explain";
@@ -331,10 +341,10 @@ base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const
   out.block_length = static_cast<int64_t>(answer.dependence.block_length);
   DescribeTail(population, answer.tail_at.index, &out);
 
-  const Replay replay = ReplayArrivals(ledgers, {.cpus = options.cpus > 0 ? options.cpus : kCpusUnknown});
-  const OrdinaryContention contention = MeasureContention(population, ledgers, replay, out.quantile);
-  out.replayed = contention.known;
-  out.replay_contention_ns = contention.tail_excess_ns;
+  Replay replay = ReplayArrivals(ledgers, {.cpus = options.cpus > 0 ? options.cpus : kCpusUnknown});
+  const OrdinaryContention contention(population, ledgers, std::move(replay), out.quantile);
+  out.replayed = contention.known();
+  out.replay_contention_ns = contention.All().tail_ns;
   FillFindings(population, answer, contention, options.seed, &out);
   Decide(&out);
   AddNotes(options, failed, answer, &out);

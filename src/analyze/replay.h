@@ -6,8 +6,8 @@
 // wait for. Each step's demand is capped, so that rare long holds are gone and only the ordinary load is left.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/ledger.h"
@@ -27,14 +27,23 @@ struct ReplayOptions {
   bool cap_demands = true;
 };
 
+// Waiting for one kind of server while a span of this name was at work there. Where the loop's own step waited for the
+// GIL meanwhile, the wait is the GIL's and its holder's, as in a ledger.
+struct ReplayedWait {
+  WaitKind kind = WaitKind::kCpu;
+  uint16_t name = 0;  // index into Replay::names
+  double ns = 0;
+};
+
 struct ReplayedRequest {
   double total_ns = 0;
-  std::array<double, kWaitKinds> wait_ns{};
-  double contention_ns() const;
+  double wait_ns = 0;  // all of `waits`
+  std::vector<ReplayedWait> waits;
 };
 
 struct Replay {
   bool complete = false;  // false: over kReplayStepsMax, or some request never ended; then nothing is known
+  std::vector<std::string> names;
   std::vector<ReplayedRequest> requests;  // as the ledgers
 };
 

@@ -36,6 +36,7 @@ bool IsWork(Cause cause) { return cause == Cause::kOnCpu || cause == Cause::kGc;
 
 struct PathInfo {
   bool loop = false, gil = false, executor = false;
+  uint16_t name = 0;                                                              // index into ReplayPlan::names
   int lock = -1;                                                                  // server
   std::array<std::vector<double>, static_cast<size_t>(Cause::kCount)> demand_ns;  // per request that has it
   std::array<double, static_cast<size_t>(Cause::kCount)> cap_ns{};
@@ -83,7 +84,8 @@ class Planner {
       const auto [at, fresh] = path_ids_.try_emplace(key, static_cast<uint32_t>(paths_.size()));
       if (fresh) {
         paths_.emplace_back();
-        names_.push_back(path.empty() ? "" : path.back());
+        names_.push_back(path.empty() ? ledger.operation : path.back());
+        paths_.back().name = NameId(names_.back());
       }
       of.push_back(at->second);
     }
@@ -116,6 +118,14 @@ class Planner {
     for (const auto& [key, ns] : demand) {
       paths_[key.first].demand_ns[static_cast<size_t>(key.second)].push_back(ns);
     }
+  }
+
+  uint16_t NameId(const std::string& name) {
+    const auto at = name_ids_.find(name);
+    if (at != name_ids_.end()) return at->second;
+    if (plan_.names.size() >= kReplayNamesMax) return static_cast<uint16_t>(kReplayNamesMax - 1);
+    plan_.names.push_back(name);
+    return name_ids_[name] = static_cast<uint16_t>(plan_.names.size() - 1);
   }
 
   void AssignServers() {
@@ -198,7 +208,7 @@ class Planner {
         const double cap = path.cap_ns[static_cast<size_t>(piece.cause)], all = demand[{id, piece.cause}];
         if (all > cap) ns *= cap / all;
       }
-      Append(IsWork(piece.cause) ? StepKind::kWork : StepKind::kDelay, path.gil, std::llround(ns));
+      Append({IsWork(piece.cause) ? StepKind::kWork : StepKind::kDelay, path.gil, 0, path.name, std::llround(ns)});
     }
     Hold(PathInfo{}, false, false);
   }
@@ -208,32 +218,34 @@ class Planner {
   void Hold(const PathInfo& path, bool loop, bool waiting) {
     const bool change = path.executor != held_executor_ || path.lock != held_lock_;
     if (held_loop_ && (!loop || waiting || change)) {
-      plan_.steps.push_back({StepKind::kRelease, false, kServerLoop, 0});
+      Server(StepKind::kRelease, kServerLoop);
       held_loop_ = false;
     }
     if (change) {
-      if (held_lock_ >= 0) plan_.steps.push_back({StepKind::kRelease, false, static_cast<uint16_t>(held_lock_), 0});
-      if (held_executor_ && !path.executor) plan_.steps.push_back({StepKind::kRelease, false, kServerExecutor, 0});
-      if (path.executor && !held_executor_) plan_.steps.push_back({StepKind::kAcquire, false, kServerExecutor, 0});
-      if (path.lock >= 0) plan_.steps.push_back({StepKind::kAcquire, false, static_cast<uint16_t>(path.lock), 0});
+      if (held_lock_ >= 0) Server(StepKind::kRelease, static_cast<uint16_t>(held_lock_));
+      if (held_executor_ && !path.executor) Server(StepKind::kRelease, kServerExecutor);
+      if (path.executor && !held_executor_) Server(StepKind::kAcquire, kServerExecutor);
+      if (path.lock >= 0) Server(StepKind::kAcquire, static_cast<uint16_t>(path.lock));
       held_executor_ = path.executor;
       held_lock_ = path.lock;
     }
     if (loop && !waiting && !held_loop_) {
-      plan_.steps.push_back({StepKind::kAcquire, false, kServerLoop, 0});
+      Server(StepKind::kAcquire, kServerLoop);
       held_loop_ = true;
     }
   }
 
-  void Append(StepKind kind, bool gil, int64_t ns) {
-    if (plan_.steps.size() > plan_.step_begin.back() && kind != StepKind::kAcquire) {
+  void Server(StepKind kind, uint16_t server) { plan_.steps.push_back({kind, false, server, 0, 0}); }
+
+  void Append(const Step& step) {
+    if (plan_.steps.size() > plan_.step_begin.back()) {
       Step& last = plan_.steps.back();
-      if (last.kind == kind && (kind == StepKind::kDelay || last.gil == gil)) {
-        last.ns += ns;
+      if (last.kind == step.kind && last.name == step.name && last.gil == step.gil) {
+        last.ns += step.ns;
         return;
       }
     }
-    plan_.steps.push_back({kind, gil, 0, ns});
+    plan_.steps.push_back(step);
   }
 
   const std::vector<TraceLedger>& ledgers_;
@@ -243,6 +255,7 @@ class Planner {
   std::vector<std::string> names_;
   std::vector<std::vector<uint32_t>> path_of_;
   std::unordered_map<std::string, uint32_t> path_ids_;
+  std::unordered_map<std::string, uint16_t> name_ids_;
   std::unordered_map<std::string, bool> loop_names_, gil_names_;
   std::map<std::string, uint16_t> locks_;
   bool held_executor_ = false, held_loop_ = false;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "analyze/replay.h"
@@ -22,14 +23,18 @@ struct Step {
   StepKind kind = StepKind::kDelay;
   bool gil = false;
   uint16_t server = 0;
+  uint16_t name = 0;  // of the span at work
   int64_t ns = 0;
 };
+
+inline constexpr size_t kReplayNamesMax = 200;
 
 // Servers by number; locks follow.
 inline constexpr uint16_t kServerCpu = 0, kServerGil = 1, kServerLoop = 2, kServerExecutor = 3, kServerFirstLock = 4;
 
 struct ReplayPlan {
   bool too_large = false;
+  std::vector<std::string> names;  // of spans; the last one stands for all beyond kReplayNamesMax
   std::vector<int> slots;          // of each server
   std::vector<size_t> step_begin;  // ledgers + 1
   std::vector<Step> steps;

@@ -83,7 +83,9 @@ constexpr Row kExact[] = {
     {"input.value", {kInputMessages, Role::kInput, 3}},
     {"llm.prompts", {kInputMessages, Role::kInput, 5}},
     {"traceloop.entity.input", {kInputMessages, Role::kInput, 6}},
+    {"gen_ai.task.input", {kInputMessages, Role::kInput, 6}},
     {"gen_ai.system_instructions", {kInputMessages, Role::kInput, 7}},
+    {"gen_ai.tool.definitions", {kInputMessages, Role::kInput, 8}},
     {"tool.parameters", {kInputMessages, Role::kInput, 8}},
     {"llm.prompt_template.template", {kInputMessages, Role::kInput, 9}},
     {"llm.prompt_template.variables", {kInputMessages, Role::kInput, 9}},
@@ -93,8 +95,9 @@ constexpr Row kExact[] = {
     {"gen_ai.retrieval.documents", {kOutputMessages, Role::kOutput, 1}},
     {"output.value", {kOutputMessages, Role::kOutput, 3}},
     {"traceloop.entity.output", {kOutputMessages, Role::kOutput, 6}},
+    {"gen_ai.task.output", {kOutputMessages, Role::kOutput, 6}},
     // process and thread
-    {"process.pid", {"process.pid", Role::kServerPid, 0}},
+    {"process.pid", {"process.pid", Role::kPid, 0}},
     {"thread.id", {"thread.id", Role::kThreadId, 0}},
 };
 

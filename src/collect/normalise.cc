@@ -27,6 +27,7 @@ const std::unordered_map<std::string_view, SpanType>& KindWords() {
       {"chat_model", SpanType::kLlm},
       {"retriever", SpanType::kRetriever},
       {"retrieval", SpanType::kRetriever},
+      {"vector_db_retrieve", SpanType::kRetriever},
       {"embedding", SpanType::kEmbedding},
       {"embeddings", SpanType::kEmbedding},
       {"tool", SpanType::kTool},
@@ -147,7 +148,8 @@ void Normaliser::Apply(const RawResource& resource, RawSpan&& raw, model::Span* 
     span->status = model::SpanStatus::kCancelled;
   }
   for (const auto& [key, text] : span->attributes) {
-    if (key == kResponseModel || (key == kRequestModel && span->model.empty())) span->model = text;
+    bool better = key == kResponseModel || (key == kRequestModel && span->model.empty());
+    if (better && text != "unknown") span->model = text;  // OpenLLMetry's word for a model that it cannot name
   }
   DecideType(span);
 }
@@ -167,7 +169,7 @@ void Normaliser::Times(const RawSpan& raw, model::Span* span) {
 void Normaliser::AddAttribute(std::string key, Value value, Content* content, model::Span* span) {
   NameRule rule = RuleFor(key);
   switch (rule.role) {
-    case Role::kServerPid:
+    case Role::kPid:
     case Role::kThreadId:
       Typed(key, value, span);
       break;

@@ -31,6 +31,7 @@ struct Finding {
   double shortfall_ns = 0;       // its part of the mean beyond the quantile
   bool is_fault = false;         // leads a group of lines that passes the verdict rule
   bool grows_with_size = false;  // its excess goes with the request's own size
+  bool is_suspect = false;       // would be a fault, were its interval narrower
   // Lines over several spans with one cause and one other party to blame are one group; `group_rank` is the rank of its
   // largest line (this line's own rank when it leads), the figures are of the whole group.
   int group_rank = 0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/json_writer.h"
 
 namespace tailspan::report {
@@ -51,22 +53,26 @@ std::string FitText(const std::string& raw, size_t width, bool pad) {
   return out + "…";
 }
 
-std::string WrapText(const std::string& text, size_t width, const std::string& indent) {
-  std::string out, line;
-  size_t at = 0;
-  while (at < text.size()) {
-    size_t end = text.find(' ', at);
-    if (end == std::string::npos) end = text.size();
+std::string WrapText(const std::string& first, const std::string& text, size_t width) {
+  const std::string indent(WidthOf(first), ' ');
+  std::string out = first;
+  size_t columns = indent.size();
+  bool fresh = true;  // nothing of the text stands on this line yet
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
     const std::string word = text.substr(at, end - at);
-    if (!line.empty() && WidthOf(line) + 1 + WidthOf(word) > width) {
-      out += line + "\n";
-      line = indent + word;
-    } else {
-      line += (line.empty() || line == indent ? "" : " ") + word;
+    if (!fresh && columns + 1 + WidthOf(word) > width) {
+      out += "\n" + indent;
+      columns = indent.size();
+      fresh = true;
     }
+    if (!fresh) out += ' ';
+    columns += WidthOf(word) + !fresh;
+    out += word;
+    fresh = false;
     at = end + 1;
   }
-  return out + line;
+  return out;
 }
 
 }  // namespace tailspan::report

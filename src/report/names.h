@@ -15,7 +15,7 @@ std::string ReproduceCommand(const model::Explanation& explanation, const model:
 // Cut to `width` columns of valid UTF-8, the last one an ellipsis when something was cut; padded when `pad`.
 std::string FitText(const std::string& text, size_t width, bool pad);
 
-// Text in lines of at most `width` columns; all but the first begin with `indent`.
-std::string WrapText(const std::string& text, size_t width, const std::string& indent);
+// `first` and `text` in lines of at most `width` columns; all but the first are indented to where the text began.
+std::string WrapText(const std::string& first, const std::string& text, size_t width);
 
 }  // namespace tailspan::report

@@ -48,9 +48,7 @@ class TextReport {
     return style_.colour ? colour + text + "\x1b[0m" : text;
   }
   void Line(const std::string& text) { (out_ += text) += '\n'; }
-  void Wrapped(const std::string& first, const std::string& text) {
-    Line(WrapText(first + text, style_.width, std::string(first.size(), ' ')));
-  }
+  void Wrapped(const std::string& first, const std::string& text) { Line(WrapText(first, text, style_.width)); }
   std::string Tail() const { return fmt::format("P{:g}", e_.quantile * 100); }
 
   void Verdict() {

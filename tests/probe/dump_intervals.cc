@@ -61,6 +61,7 @@ int main(int count, char** arguments) {
     fmt::print("{:20} {} {}{}{}\n", one.signal, one.on ? "on" : "off", one.reason, one.remedy.empty() ? "" : "; ",
                one.remedy);
   const int64_t origin = recorded->batch.intervals.empty() ? 0 : recorded->batch.intervals[0].window_start_mono_ns;
+  fmt::print("origin {} ns\n", origin);
   for (const auto& event : recorded->batch.process_events)
     fmt::print("{:10.3f} ms event {} {}/{} of {} {}\n", double(event.at_mono_ns - origin) / 1e6, int(event.kind),
                event.pid, event.tid, event.parent_pid, Text(event.comm));

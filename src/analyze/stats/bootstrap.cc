@@ -50,6 +50,22 @@ double LjungBoxPValue(std::span<const double> series, int lags) {
   return ChiSquareUpperTail(n * (n + 2) * q, lags);
 }
 
+double ClusterPValue(std::span<const double> events, int lags) {
+  double count = 0, pairs = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    count += events[i];
+    for (size_t lag = 1; lag <= static_cast<size_t>(lags) && lag <= i; ++lag) pairs += events[i] * events[i - lag];
+  }
+  const double mean = count * (count - 1) * lags / static_cast<double>(events.size());
+  if (mean <= 0) return 1;
+  double term = std::exp(-mean), below = 0;  // of a Poisson count below `pairs`
+  for (double k = 0; k < pairs; ++k) {
+    below += term;
+    term *= mean / (k + 1);
+  }
+  return std::max(0.0, 1 - below);
+}
+
 double AutocorrelationTime(std::span<const double> series) {
   const std::vector<double> c = Centered(series);
   const double variance = Product(c, 0);
@@ -71,7 +87,7 @@ Dependence TestDependence(std::span<const double> values, double threshold) {
   const std::vector<double> ranks = Ranks(values);
   std::vector<double> beyond(n);
   for (size_t i = 0; i < n; ++i) beyond[i] = values[i] >= threshold ? 1 : 0;
-  out.p_value = std::min(1.0, 2 * std::min(LjungBoxPValue(ranks, kLagsTested), LjungBoxPValue(beyond, kLagsTested)));
+  out.p_value = std::min(1.0, 2 * std::min(LjungBoxPValue(ranks, kLagsTested), ClusterPValue(beyond, kLagsTested)));
   if (out.p_value >= kDependenceLevel) return out;
   out.time = std::max(AutocorrelationTime(ranks), AutocorrelationTime(beyond));
   // The length that minimises the mean squared error of the variance of a mean under AR(1) (Carlstein 1986), with the

@@ -18,7 +18,7 @@ inline constexpr double kDependenceLevel = 0.05;
 inline constexpr size_t kBlocksMin = 20;  // a replicate is drawn from at least this many blocks
 
 struct Dependence {
-  double p_value = 1;  // smaller of the two Ljung-Box tests (ranks; being beyond the quantile), times two
+  double p_value = 1;  // smaller of Ljung-Box on ranks and the cluster test of the tail, times two
   double time = 1;     // integrated autocorrelation time, the larger of both series
   size_t block_length = 1;
 };
@@ -29,6 +29,9 @@ Dependence TestDependence(std::span<const double> values, double threshold);
 // Integrated autocorrelation time by the initial positive sequence (Geyer 1992); 1 when independent.
 double AutocorrelationTime(std::span<const double> series);
 double LjungBoxPValue(std::span<const double> series, int lags);
+// Of rare events (0 or 1): that so many pairs stand within `lags` of each other by chance, as a Poisson count. The
+// Ljung-Box test of such a series rejects three times too often.
+double ClusterPValue(std::span<const double> events, int lags);
 
 class BlockBootstrap {
  public:

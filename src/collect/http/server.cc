@@ -51,6 +51,7 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   Refusal refusal;
   std::function<void()> on_tick;
   asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};  // until the last task has run
   tcp::acceptor acceptor;
   asio::steady_timer accept_timer;
   asio::steady_timer tick_timer;
@@ -370,6 +371,7 @@ void Server::Stop(milliseconds window, std::function<void()> last) {
   while (core_->session_count > 0 && base::MonoNowNs() < end_mono_ns) std::this_thread::sleep_for(milliseconds(5));
   Run([this, &last] {
     last();
+    core_->work.reset();
     for (auto& weak : core_->sessions) {
       if (auto session = weak.lock()) session->CloseNow();
     }

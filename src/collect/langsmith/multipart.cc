@@ -85,9 +85,12 @@ Multipart SplitMultipart(std::string_view body, std::string_view boundary, size_
   if (boundary.empty()) return fail("the multipart boundary is missing");
   std::string open = "--" + std::string(boundary);
   std::string delimiter = "\r\n" + open;
-  size_t at = body.substr(0, open.size()) == open ? 0 : Find(body, delimiter, 0);
-  if (at == kNone) return fail("the multipart boundary is not in the body");
-  at += at == 0 ? open.size() : delimiter.size();
+  size_t at = open.size();
+  if (body.substr(0, open.size()) != open) {
+    size_t first = Find(body, delimiter, 0);
+    if (first == kNone) return fail("the multipart boundary is not in the body");
+    at = first + delimiter.size();
+  }
   while (true) {
     // Here `at` is right behind a delimiter: "--" closes, a line end opens the next part.
     if (body.substr(at, 2) == "--") {

@@ -94,6 +94,8 @@ class Table {
   const WindowColumns& window() const { return window_; }
   const std::vector<Column<Row>>& columns() const { return columns_; }
 
+  void Add(Column<Row> column) { columns_.push_back(std::move(column)); }
+
   // `get` maps a (const) row to a reference to its member.
   template <typename Get>
   void Number(std::string name, std::string doc, Get get) {

@@ -107,10 +107,12 @@ base::Status Database::Connect(Access access) {
   duckdb_create_config(&raw_config);
   ConfigHandle config(raw_config);
   const std::string memory = fmt::format("{}MiB", options_.memory_bytes_max >> 20);
+  const std::string log = fmt::format("{}MiB", options_.log_bytes_max >> 20);
   const std::pair<const char*, const char*> settings[] = {
       {"access_mode", access == Access::kReadOnly ? "READ_ONLY" : "READ_WRITE"},
       {"threads", "1"},  // a recorder must not take more CPUs, and one thread needs less CPU in all
       {"memory_limit", memory.c_str()},
+      {"checkpoint_threshold", log.c_str()},
       {"autoinstall_known_extensions", "false"},  // never fetches anything
       {"autoload_known_extensions", "false"},
   };

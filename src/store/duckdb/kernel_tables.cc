@@ -7,19 +7,14 @@ namespace {
 using Interval = model::ThreadInterval;
 
 void AddShortWaits(Table<Interval>& t) {
-  const auto& classes = WaitClassEnum().names;
-  for (size_t i = 0; i < classes.size(); ++i) {
-    t.Number(
-        "short_" + classes[i] + "_ns",
-        "summed waits of class " + classes[i] + " in the window, ns", [i](auto& row) -> auto& {
-          return row.short_ns[i];
-        });
-  }
-  for (size_t i = 0; i < classes.size(); ++i) {
-    t.Number(
-        "short_" + classes[i] + "_count",
-        "how many those were", [i](auto& row) -> auto& { return row.short_count[i]; });
-  }
+  const std::string type = "STRUCT(wait_class " + WaitClassEnum().sql_name + ", ns BIGINT, count UINTEGER)[]";
+  t.Add({"short_waits", type, "waits in the window that were shorter than the threshold, summed by class; ns, count",
+         [](const Interval* rows, size_t n, duckdb_vector vector, size_t at, WriteContext&) {
+           for (size_t i = 0; i < n; ++i) WriteShortWaits(vector, at + i, rows[i]);
+         },
+         [](duckdb_vector vector, size_t at, size_t n, Interval* rows) {
+           for (size_t i = 0; i < n; ++i) ReadShortWaits(vector, at + i, &rows[i]);
+         }});
 }
 
 void AddTarget(Table<Interval>& t) {

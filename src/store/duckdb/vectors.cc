@@ -222,4 +222,35 @@ void ReadEvents(duckdb_vector vector, size_t row, std::vector<model::SpanEvent>*
   }
 }
 
+void WriteShortWaits(duckdb_vector vector, size_t row, const model::ThreadInterval& interval) {
+  size_t count = 0;
+  for (size_t i = 0; i < interval.short_ns.size(); ++i) count += interval.short_ns[i] || interval.short_count[i];
+  idx_t at = GrowList(vector, row, count);
+  if (count == 0) return;
+  duckdb_vector child = duckdb_list_vector_get_child(vector);
+  auto* classes = static_cast<uint8_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 0)));
+  auto* sums_ns = static_cast<int64_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 1)));
+  auto* counts = static_cast<uint32_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 2)));
+  for (size_t i = 0; i < interval.short_ns.size(); ++i) {
+    if (!interval.short_ns[i] && !interval.short_count[i]) continue;
+    classes[at] = static_cast<uint8_t>(i);
+    sums_ns[at] = interval.short_ns[i];
+    counts[at++] = interval.short_count[i];
+  }
+}
+
+void ReadShortWaits(duckdb_vector vector, size_t row, model::ThreadInterval* interval) {
+  duckdb_list_entry entry = EntryAt(vector, row);
+  if (entry.length == 0) return;
+  duckdb_vector child = duckdb_list_vector_get_child(vector);
+  auto* classes = static_cast<uint8_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 0)));
+  auto* sums_ns = static_cast<int64_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 1)));
+  auto* counts = static_cast<uint32_t*>(duckdb_vector_get_data(duckdb_struct_vector_get_child(child, 2)));
+  for (idx_t i = entry.offset; i < entry.offset + entry.length; ++i) {
+    if (classes[i] >= interval->short_ns.size()) continue;
+    interval->short_ns[classes[i]] = sums_ns[i];
+    interval->short_count[classes[i]] = counts[i];
+  }
+}
+
 }  // namespace tailspan::store::duckdb

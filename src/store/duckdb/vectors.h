@@ -69,4 +69,8 @@ void ReadMap(duckdb_vector vector, size_t row, std::map<std::string, std::string
 void WriteEvents(duckdb_vector vector, size_t row, const std::vector<model::SpanEvent>& events, TextCleaner& cleaner);
 void ReadEvents(duckdb_vector vector, size_t row, std::vector<model::SpanEvent>* out);
 
+// STRUCT(wait_class wait_class, ns BIGINT, count UINTEGER)[], only what is not zero: most classes of most rows are.
+void WriteShortWaits(duckdb_vector vector, size_t row, const model::ThreadInterval& interval);
+void ReadShortWaits(duckdb_vector vector, size_t row, model::ThreadInterval* interval);
+
 }  // namespace tailspan::store::duckdb
