@@ -2,7 +2,6 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 if(TAILSPAN_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -6,14 +6,11 @@
 #include <Python.h>
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-#define Py_BUILD_CORE
-#include <internal/pycore_frame.h>
-#if PY_VERSION_HEX >= 0x030D0000
-#include <internal/pycore_traceback.h>
-#endif
-#undef Py_BUILD_CORE
+#  define Py_BUILD_CORE
+#  include <internal/pycore_frame.h>
+#  undef Py_BUILD_CORE
 #elif PY_VERSION_HEX < 0x030B0000
-#include <frameobject.h>
+#  include <frameobject.h>
 #endif
 
 #include "native.h"
@@ -31,18 +28,18 @@ static PyCodeObject* FrameCode(Frame* frame) { return frame->f_code; }
 #else
 typedef _PyInterpreterFrame Frame;
 static Frame* NextFrame(Frame* frame) { return frame->previous; }
-#if PY_VERSION_HEX < 0x030D0000
+#  if PY_VERSION_HEX < 0x030D0000
 static Frame* TopFrame(void) { return PyThreadState_Get()->cframe->current_frame; }
 static PyObject* Executable(Frame* frame) { return (PyObject*)frame->f_code; }
-#else
+#  else
 static Frame* TopFrame(void) { return PyThreadState_Get()->current_frame; }
 static PyObject* Executable(Frame* frame) { return frame->f_executable; }
-#endif
+#  endif
 /* From 3.12 on there are frames for entries from C, which are no function's. */
 static PyCodeObject* FrameCode(Frame* frame) {
-#if PY_VERSION_HEX >= 0x030C0000
+#  if PY_VERSION_HEX >= 0x030C0000
   if (frame->owner == FRAME_OWNED_BY_CSTACK) return NULL;
-#endif
+#  endif
   PyObject* code = Executable(frame);
   return code && PyCode_Check(code) ? (PyCodeObject*)code : NULL;
 }
@@ -120,12 +117,4 @@ int CallSiteSkip(PyObject* function) {
   skipped[skipped_count++] = (PyCodeObject*)code;
   ForgetSites();
   return 0;
-}
-
-void AddTraceback(const char* function, const char* file, int line) {
-#if TAILSPAN_KNOWN_PYTHON
-  _PyTraceback_Add(function, file, line);
-#else
-  (void)function, (void)file, (void)line;
-#endif
 }

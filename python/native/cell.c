@@ -90,7 +90,8 @@ static int CopyId(uint8_t* to, PyObject* from, Py_ssize_t size, const char* what
 static int Fill(Cell* cell, PyObject* trace_id, PyObject* span_id, PyObject* uuid) {
   if (uuid != Py_None && CopyId(cell->ids.uuid, uuid, 16, "uuid")) return -1;
   if (trace_id == Py_None && span_id == Py_None) return 0;
-  if (CopyId(cell->ids.trace_id, trace_id, 16, "trace_id") || CopyId(cell->ids.span_id, span_id, 8, "span_id")) return -1;
+  if (CopyId(cell->ids.trace_id, trace_id, 16, "trace_id") || CopyId(cell->ids.span_id, span_id, 8, "span_id"))
+    return -1;
   cell->ids.flags = 1;
   cell->filled = 1;
   return 0;
@@ -283,8 +284,10 @@ static PyGetSetDef cell_fields[] = {
     {"span_id", CellBytes, NULL, "8 bytes.", (void*)1},
     {"uuid", CellBytes, NULL, "16 bytes, or None.", (void*)2},
     {NULL, NULL, NULL, NULL, NULL}};
-static PyType_Slot cell_slots[] = {{Py_tp_new, CellNew},         {Py_tp_dealloc, CellDealloc},
-                                   {Py_tp_methods, cell_methods}, {Py_tp_getset, cell_fields},
+static PyType_Slot cell_slots[] = {{Py_tp_new, CellNew},
+                                   {Py_tp_dealloc, CellDealloc},
+                                   {Py_tp_methods, cell_methods},
+                                   {Py_tp_getset, cell_fields},
                                    {Py_tp_doc, "Cell(trace_id, span_id, uuid=None, parent=None): one span."},
                                    {0, NULL}};
 static PyType_Spec cell_spec = {"tailspan._context.Cell", sizeof(Cell), 0, Py_TPFLAGS_DEFAULT, cell_slots};

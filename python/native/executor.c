@@ -2,9 +2,8 @@
 #include "native.h"
 
 typedef struct Job {
-  PyObject_HEAD
-  Cell* cell;       /* current where it was submitted */
-  PyObject* before; /* what the worker's ContextVar held; between begin and end */
+  PyObject_HEAD Cell* cell; /* current where it was submitted */
+  PyObject* before;         /* what the worker's ContextVar held; between begin and end */
   Origin origin;
   Outer outer;
   uint64_t step, span, start_ns;

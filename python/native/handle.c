@@ -12,17 +12,9 @@ PyTypeObject* handle_type;
 PyTypeObject* timer_type;
 
 static Py_ssize_t handle_origin_at, timer_origin_at;
-static struct {
-  Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled;
-} at;
-static PyObject *stock_handle_init, *stock_timer_init, *on_exception;
+static struct { Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled; } at;
+static PyObject *stock_handle_init, *stock_timer_init, *stock_run;
 static PyObject *debug_name, *get_debug_name;
-static const char* events_file; /* for the frame of stock _run */
-static int run_line;
-
-static PyTypeObject* wrapper_type; /* asyncio's C wrapper of a task's step, once seen */
-static Py_ssize_t wrapper_task_at;
-static PyTypeObject *c_task_type, *py_task_type;
 
 static PyObject** Member(PyObject* object, Py_ssize_t offset) { return (PyObject**)((char*)object + offset); }
 
@@ -38,60 +30,6 @@ Origin* HandleOrigin(PyObject* handle) {
   if (timer_type && PyType_IsSubtype(type, timer_type)) return (Origin*)((char*)handle + timer_origin_at);
   if (handle_type && PyType_IsSubtype(type, handle_type)) return (Origin*)((char*)handle + handle_origin_at);
   return NULL;
-}
-
-static int IsTask(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  return type == c_task_type || (c_task_type && PyType_IsSubtype(type, c_task_type)) ||
-         (py_task_type && PyType_IsSubtype(type, py_task_type));
-}
-
-static int FindTask(PyObject* object, void* found) {
-  if (!IsTask(object)) return 0;
-  *(PyObject**)found = object;
-  return 1;
-}
-
-/* Finds out where the wrapper keeps its task by letting it be traversed, instead of trusting one version's struct. */
-static void LearnWrapper(PyObject* callback) {
-  PyTypeObject* type = Py_TYPE(callback);
-  const char* dot = strrchr(type->tp_name, '.');
-  if (wrapper_type || strcmp(dot ? dot + 1 : type->tp_name, "TaskStepMethWrapper") || !type->tp_traverse) return;
-  PyObject* task = NULL;
-  type->tp_traverse(callback, FindTask, &task);
-  if (!task) return;
-  for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void*) <= type->tp_basicsize;
-       offset += sizeof(void*)) {
-    if (*Member(callback, offset) != task) continue;
-    Py_INCREF(type);
-    wrapper_type = type;
-    wrapper_task_at = offset;
-    return;
-  }
-}
-
-/* The task whose step or wake-up this callback is, or null. *is_step: a step that the task did not wait for. */
-static PyObject* TaskOf(PyObject* callback, int* is_step) {
-  PyObject* owner = NULL;
-  *is_step = 0;
-  if (Py_TYPE(callback) == wrapper_type) {
-    *is_step = 1;
-    return *Member(callback, wrapper_task_at);
-  }
-  if (PyCFunction_CheckExact(callback)) {
-    owner = PyCFunction_GET_SELF(callback);
-  } else if (PyMethod_Check(callback)) {
-    owner = PyMethod_GET_SELF(callback);
-    if (owner && IsTask(owner)) {
-      PyObject* function = PyMethod_GET_FUNCTION(callback);
-      PyObject* name = PyFunction_Check(function) ? ((PyFunctionObject*)function)->func_name : NULL;
-      *is_step = name && PyUnicode_CompareWithASCIIString(name, "__step") == 0;
-    }
-  } else if (!wrapper_type) {
-    LearnWrapper(callback);
-    if (Py_TYPE(callback) == wrapper_type) return TaskOf(callback, is_step);
-  }
-  return owner && IsTask(owner) ? owner : NULL;
 }
 
 void OriginInit(Origin* origin, struct TailspanThreadState* state, uint8_t kind) {
@@ -133,8 +71,7 @@ static int StockInit(PyObject* self, PyObject* when, PyObject* callback, PyObjec
   return done ? 0 : -1;
 }
 
-static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop,
-                PyObject* context) {
+static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* args, PyObject* loop, PyObject* context) {
   int debug = LoopDebugs(loop);
   if (debug < 0) return -1;
   if (debug) {
@@ -231,7 +168,7 @@ static uint64_t ReadyTime(PyObject* self, const Origin* origin, const struct Tai
 
 void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t span, uint64_t start_ns,
               uint64_t end_ns, const Outer* outer) {
-  if (outer->forks != tailspan_forks) return; /* forked within: the parent writes this step */
+  if (outer->forks != tailspan_forks) return;  /* forked within: the parent writes this step */
   int known = origin->forks == tailspan_forks; /* made before a fork: its ids are the parent's */
   struct TailspanRingRecord* record = tailspan_begin(state, TAILSPAN_STEP, origin->kind);
   record->ready_ns = origin->ready_ns;
@@ -249,20 +186,22 @@ void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t 
   tailspan_finish(state, record);
 }
 
-/* What stock _run does with the exception that is set: to the loop's handler, or on when it ends the program. */
-static PyObject* HandleFailed(PyObject* self) {
-  AddTraceback("_run", events_file, run_line);
-  if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return NULL;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback) PyException_SetTraceback(value, traceback);
-  PyObject* stack[2] = {self, value};
-  PyObject* result = PyObject_Vectorcall(on_exception, stack, 2, NULL);
-  Py_XDECREF(type);
+/* The thread turns to the step; returns the span it has in it. */
+static uint64_t BeginStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t start_ns) {
+  state->step = step;
+  state->task = origin->task;
+  state->slot->start_ns = start_ns;
+  state->slot->span = state->span;
+  state->slot->task = origin->task;
+  state->slot->step = step;
+  return state->span;
+}
+
+static void PublishCellOf(PyObject* context, struct TailspanThreadState* state, uint64_t now_ns) {
+  PyObject* value = PyObject_GetItem(context, current_var);
+  if (!value) PyErr_Clear();
+  PublishQuiet(state, value && Py_TYPE(value) == cell_type ? LiveCell((Cell*)value) : NULL, now_ns);
   Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return result;
 }
 
 static PyObject* HandleRun(PyObject* self, PyObject* unused) {
@@ -272,8 +211,7 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   Origin* own = HandleOrigin(self);
   PyObject *context = *Member(self, at.context), *callback = *Member(self, at.callback), *args = *Member(self, at.args);
   if (!context || !callback || !args || !PyTuple_Check(args)) {
-    PyErr_SetString(PyExc_RuntimeError, "the handle was cancelled or never initialised");
-    return HandleFailed(self);
+    return PyObject_CallOneArg(stock_run, self); /* cancelled, or never initialised: fails as it always did */
   }
   Py_INCREF(self);
   Py_INCREF(context);
@@ -286,16 +224,16 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   Origin origin = *own; /* the callback may run this very handle again, or make it ready again */
   origin.ready_ns = ReadyTime(self, own, state, start_ns);
   own->flags = TAILSPAN_READY_BOUND; /* from the second run on; I/O sets its time with each poll */
+  /* A handle of debug mode keeps the stack it was made on: there even the frame of stock _run must be real. */
+  int debug = *Member(self, at.source_traceback) != Py_None && *Member(self, at.source_traceback) != NULL;
   PyObject* result = NULL;
-  if (PyContext_Enter(context) == 0) {
+  if (debug) {
+    PublishCellOf(context, state, start_ns);
+    span = BeginStep(state, &origin, step, start_ns);
+    result = PyObject_CallOneArg(stock_run, self);
+  } else if (PyContext_Enter(context) == 0) {
     PublishQuiet(state, RunningCell(), start_ns);
-    span = state->span;
-    state->step = step;
-    state->task = origin.task;
-    state->slot->start_ns = start_ns;
-    state->slot->span = span;
-    state->slot->task = origin.task;
-    state->slot->step = step;
+    span = BeginStep(state, &origin, step, start_ns);
     result = PyObject_Vectorcall(callback, ((PyTupleObject*)args)->ob_item, (size_t)PyTuple_GET_SIZE(args), NULL);
     if (PyContext_Exit(context) < 0) Py_CLEAR(result);
   }
@@ -305,8 +243,8 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   if (result) {
     Py_DECREF(result);
     result = Py_NewRef(Py_None);
-  } else {
-    result = HandleFailed(self);
+  } else if (!debug) {
+    result = ReplayFailure(self, Member(self, at.context), Member(self, at.args), context, stock_run);
   }
   Py_DECREF(args);
   Py_DECREF(callback);
@@ -341,80 +279,43 @@ static int FindMembers(PyObject* handle, PyObject* timer) {
          (at.when = MemberOffset(timer, "_when")) < 0 || (at.scheduled = MemberOffset(timer, "_scheduled")) < 0;
 }
 
-/* The exception path in Python: it is rare, and it must say the same as the running version's own. */
-static const char exception_source[] =
-    "from asyncio import format_helpers\n"
-    "_takes_debug = 'debug' in format_helpers._format_callback_source.__code__.co_varnames\n"
-    "def on_exception(handle, exc):\n"
-    "    more = {'debug': handle._loop.get_debug()} if _takes_debug else {}\n"
-    "    cb = format_helpers._format_callback_source(handle._callback, handle._args, **more)\n"
-    "    context = {'message': f'Exception in callback {cb}', 'exception': exc, 'handle': handle}\n"
-    "    if handle._source_traceback:\n"
-    "        context['source_traceback'] = handle._source_traceback\n"
-    "    handle._loop.call_exception_handler(context)\n";
-
-static int MakeExceptionPath(void) {
-  PyObject* globals = PyDict_New();
-  PyObject* done = NULL;
-  if (globals && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0) {
-    done = PyRun_String(exception_source, Py_file_input, globals, globals);
-  }
-  on_exception = done ? Py_XNewRef(PyDict_GetItemString(globals, "on_exception")) : NULL;
-  Py_XDECREF(done);
-  Py_XDECREF(globals);
-  return on_exception ? 0 : -1;
-}
-
-/* File and line of `self._context.run(...)` in stock _run: the third line of the function in all known versions. */
-static int FindStockRun(PyObject* handle) {
-  PyObject* run = PyObject_GetAttrString(handle, "_run");
-  PyObject* code = run ? PyObject_GetAttrString(run, "__code__") : NULL;
-  Py_XDECREF(run);
-  if (!code) return -1;
-  events_file = PyUnicode_AsUTF8(((PyCodeObject*)code)->co_filename); /* lives as long as `code`, which we keep */
-  run_line = ((PyCodeObject*)code)->co_firstlineno + 2;
-  return events_file ? 0 : -1;
-}
-
 static PyTypeObject* MakeType(const char* name, PyObject* base, Py_ssize_t origin_at, PyType_Slot* slots) {
-  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  PyType_Spec spec = {name, (int)(origin_at + (Py_ssize_t)sizeof(Origin)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      slots};
   PyTypeObject* type = (PyTypeObject*)PyType_FromSpecWithBases(&spec, base);
   if (type) type->tp_vectorcall = MakeHandle;
   return type;
 }
 
-static PyTypeObject* TypeFrom(PyObject* module, const char* name) {
-  PyObject* type = module ? PyObject_GetAttrString(module, name) : NULL;
-  if (!type) PyErr_Clear();
-  if (type && !PyType_Check(type)) Py_CLEAR(type);
-  return (PyTypeObject*)type;
+/* Our TimerHandle derives from the stock one, whose layout it extends, so it cannot derive from our Handle as well. It
+ * stands in its order of resolution all the same, last, so that timers are handles to isinstance and issubclass. */
+static int MakeTimersHandles(PyObject* handle, PyObject* timer) {
+  PyObject* order = PyTuple_Pack(5, timer_type, timer, handle, handle_type, &PyBaseObject_Type);
+  if (!order) return -1;
+  Py_SETREF(timer_type->tp_mro, order);
+  PyType_Modified(timer_type);
+  return 0;
 }
 
 int HandleSetup(PyObject* events_module) {
   if (handle_type && timer_type) return 0;
   PyObject* handle = PyObject_GetAttrString(events_module, "Handle");
   PyObject* timer = PyObject_GetAttrString(events_module, "TimerHandle");
-  PyObject* tasks = PyImport_ImportModule("asyncio.tasks");
-  PyObject* accelerator = PyImport_ImportModule("_asyncio");
-  if (!accelerator) PyErr_Clear();
-  int bad = !handle || !timer || !tasks || FindMembers(handle, timer) || FindStockRun(handle) || MakeExceptionPath();
+  int bad = !handle || !timer || TaskSetup() || ReplaySetup() || FindMembers(handle, timer);
   if (!bad) {
-    c_task_type = TypeFrom(accelerator, "Task");
-    py_task_type = TypeFrom(tasks, "_PyTask");
     debug_name = PyUnicode_InternFromString("_debug");
     get_debug_name = PyUnicode_InternFromString("get_debug");
+    stock_run = PyObject_GetAttrString(handle, "_run");
     stock_handle_init = PyObject_GetAttrString(handle, "__init__");
     stock_timer_init = PyObject_GetAttrString(timer, "__init__");
     handle_origin_at = ((PyTypeObject*)handle)->tp_basicsize;
     timer_origin_at = ((PyTypeObject*)timer)->tp_basicsize;
     handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
     timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
-    bad = !handle_type || !timer_type || !stock_handle_init || !stock_timer_init;
+    bad = !handle_type || !timer_type || !stock_run || !stock_handle_init || !stock_timer_init ||
+          MakeTimersHandles(handle, timer);
   }
   Py_XDECREF(handle);
   Py_XDECREF(timer);
-  Py_XDECREF(tasks);
-  Py_XDECREF(accelerator);
   return bad ? -1 : 0;
 }

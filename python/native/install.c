@@ -73,8 +73,8 @@ static int SkipNames(PyObject* owner, const char* const* names) {
 /* Functions that stand between whoever made something ready and its handle or job. */
 static int SkipSites(PyObject* asyncio, PyObject* loop_type, PyObject* thread_module) {
   static int done;
-  static const char* const of_loop[] = {"call_soon",  "_call_soon",  "call_soon_threadsafe", "call_later",
-                                        "call_at",    "create_task", "run_in_executor",      NULL};
+  static const char* const of_loop[] = {"call_soon", "_call_soon",  "call_soon_threadsafe", "call_later",
+                                        "call_at",   "create_task", "run_in_executor",      NULL};
   static const char* const of_asyncio[] = {"create_task", "to_thread", "ensure_future", NULL};
   static const char* const of_tasks[] = {"_ensure_future", NULL};
   static const char* const of_pool[] = {"submit", NULL};
@@ -201,8 +201,8 @@ static PyObject* InstallLoop(PyObject* module, PyObject* unused) {
   PyObject* base = PyImport_ImportModule("asyncio.base_events");
   PyObject* thread_module = PyImport_ImportModule("concurrent.futures.thread");
   PyObject* loop_type = base ? PyObject_GetAttrString(base, "BaseEventLoop") : NULL;
-  int bad = !answer || !asyncio || !events || !thread_module || !loop_type ||
-            SkipSites(asyncio, loop_type, thread_module);
+  int bad =
+      !answer || !asyncio || !events || !thread_module || !loop_type || SkipSites(asyncio, loop_type, thread_module);
   if (!bad) {
     const char* reason = NoRingReason(events);
     int no_handles = reason != NULL;

@@ -9,18 +9,18 @@
 
 /* Versions whose asyncio internals were checked by the tests. On others only the context works, not the ring. */
 #if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-#define TAILSPAN_KNOWN_PYTHON 1
+#  define TAILSPAN_KNOWN_PYTHON 1
 #else
-#define TAILSPAN_KNOWN_PYTHON 0
+#  define TAILSPAN_KNOWN_PYTHON 0
 #endif
 
 /* One span. Cells form chains by `parent` (only towards the root, so no cycles and no garbage collection). A cell may
  * start without ids and be filled later; until then it publishes as its nearest ancestor that has some. */
 typedef struct Cell {
-  PyObject_HEAD
-  struct Cell* parent; /* strong; ended ancestors are cut out as they are met, but never a live cell's own parent */
-  PyObject* base;      /* the hooks' own, may be null */
-  uint64_t serial;     /* names the cell in the thread's state; never 0 */
+  PyObject_HEAD struct Cell*
+      parent;      /* strong; ended ancestors are cut out as they are met, but never a live cell's own parent */
+  PyObject* base;  /* the hooks' own, may be null */
+  uint64_t serial; /* names the cell in the thread's state; never 0 */
   struct TailspanThreadRecord ids;
   uint8_t ended, filled;
 } Cell;
@@ -32,7 +32,8 @@ int CellInit(PyObject* module);
 Cell* LiveCell(Cell* cell); /* the nearest cell from here upwards that has not ended; borrowed, may be null */
 Cell* RunningCell(void);    /* LiveCell of the running context; borrowed, alive while the context keeps it */
 
-/* Makes `cell` (or none, or its nearest filled ancestor) what this thread publishes. Quiet: no record, for changes that a STEP record stands for. */
+/* Makes `cell` (or none, or its nearest filled ancestor) what this thread publishes. Quiet: no record, for changes that
+ * a STEP record stands for. */
 void PublishQuiet(struct TailspanThreadState* state, const Cell* cell, uint64_t now_ns);
 void PublishCell(const Cell* cell, uint8_t kind);
 
@@ -48,9 +49,6 @@ void RestoreOuter(struct TailspanThreadState* state, const Outer* outer, uint64_
 /* Who made it ready: the innermost Python function that is no part of asyncio's way to a handle. */
 uint16_t CallSite(void);
 int CallSiteSkip(PyObject* function); /* 0, or -1 with an exception; a non-function is ignored */
-/* Adds the frame of stock Handle._run to the traceback of the current exception. */
-void AddTraceback(const char* function, const char* file, int line);
-
 /* What is remembered of a handle from its making to its run. */
 typedef struct Origin {
   uint64_t ready_ns, waker_step, waker_span, task;
@@ -68,9 +66,18 @@ extern PyTypeObject* timer_type;
 int HandleSetup(PyObject* events_module); /* makes the two types; 0 or -1 */
 Origin* HandleOrigin(PyObject* handle);   /* null for a handle of another type */
 
+/* The task whose step or wake-up this callback is, or null; borrowed. *is_step: a step the task did not wait for. */
+PyObject* TaskOf(PyObject* callback, int* is_step);
+int TaskSetup(void);
+
+/* Takes the current exception of a handle's callback through `stock_run`. The two members are the handle's own. */
+PyObject* ReplayFailure(PyObject* handle, PyObject** context_at, PyObject** args_at, PyObject* context,
+                        PyObject* stock_run);
+int ReplaySetup(void);
+
 extern PyMethodDef select_method;
-extern PyMethodDef create_task_method;  /* eager tasks: 3.12 and later */
-extern PyMethodDef wrap_task_method;    /* without Handle: every task's coroutine becomes a StepCoroutine */
+extern PyMethodDef create_task_method; /* eager tasks: 3.12 and later */
+extern PyMethodDef wrap_task_method;   /* without Handle: every task's coroutine becomes a StepCoroutine */
 extern PyObject* stock_create_task;
 int SelectInit(void);
 

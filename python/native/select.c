@@ -96,8 +96,8 @@ static PyObject* ReadyList(PyObject* key_map, const struct epoll_event* events, 
     PyObject* pair = NULL;
     if (PyTuple_Check(key) && PyTuple_GET_SIZE(key) >= 4) { /* SelectorKey(fileobj, fd, events, data) */
       long wanted = PyLong_AsLong(PyTuple_GET_ITEM(key, 2));
-      long ready = ((events[i].events & ~(uint32_t)EPOLLIN ? 2 : 0) | (events[i].events & ~(uint32_t)EPOLLOUT ? 1 : 0)) &
-                   wanted;
+      long ready =
+          ((events[i].events & ~(uint32_t)EPOLLIN ? 2 : 0) | (events[i].events & ~(uint32_t)EPOLLOUT ? 1 : 0)) & wanted;
       MarkReady(PyTuple_GET_ITEM(key, 3), ready, fd, return_ns);
       pair = Py_BuildValue("(Ol)", key, ready);
     } else {
@@ -210,8 +210,8 @@ static PyObject* CreateTask(PyObject* self, PyObject* const* args, Py_ssize_t co
   return task;
 }
 
-PyMethodDef create_task_method = {"create_task", (PyCFunction)(void (*)(void))CreateTask,
-                                  METH_FASTCALL | METH_KEYWORDS, NULL};
+PyMethodDef create_task_method = {"create_task", (PyCFunction)(void (*)(void))CreateTask, METH_FASTCALL | METH_KEYWORDS,
+                                  NULL};
 
 static PyObject* WrapTask(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
   Py_ssize_t total = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);

@@ -5,8 +5,7 @@
 #include <structmember.h>
 
 typedef struct StepCoroutine {
-  PyObject_HEAD
-  PyObject* inner;
+  PyObject_HEAD PyObject* inner;
 } StepCoroutine;
 
 PyTypeObject* step_coroutine_type;
@@ -123,10 +122,10 @@ static PyMethodDef methods[] = {{"send", Send, METH_O, NULL},
 static PyMemberDef members[] = {{"__wrapped__", T_OBJECT, offsetof(StepCoroutine, inner), READONLY, NULL},
                                 {"__weaklistoffset__", T_PYSSIZET, offsetof(WithWeakrefs, weak_list), READONLY, NULL},
                                 {NULL, 0, 0, 0, NULL}};
-static PyType_Slot slots[] = {{Py_tp_new, New},           {Py_tp_dealloc, Dealloc},   {Py_tp_traverse, Traverse},
-                              {Py_tp_clear, Clear},       {Py_tp_getattro, GetAttr},  {Py_tp_iter, Self},
-                              {Py_tp_iternext, Next},     {Py_am_await, Self},        {Py_am_send, AmSend},
-                              {Py_tp_methods, methods},   {Py_tp_members, members},   {0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_new, New},         {Py_tp_dealloc, Dealloc},  {Py_tp_traverse, Traverse},
+                              {Py_tp_clear, Clear},     {Py_tp_getattro, GetAttr}, {Py_tp_iter, Self},
+                              {Py_tp_iternext, Next},   {Py_am_await, Self},       {Py_am_send, AmSend},
+                              {Py_tp_methods, methods}, {Py_tp_members, members},  {0, NULL}};
 static PyType_Spec spec = {"tailspan._context.StepCoroutine", sizeof(WithWeakrefs), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
 

@@ -4,24 +4,11 @@ import os
 import sys
 
 
-def _start():
-    here = os.path.dirname(os.path.abspath(__file__))
-    package_root = os.path.dirname(here)
-    if package_root not in sys.path:
-        sys.path.append(package_root)
-    try:
-        from tailspan import start
-
-        start.install()
-    except Exception:
-        pass
-    return here
-
-
-def _hand_over(here):
+def _hand_over():
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
+    here = os.path.dirname(os.path.abspath(__file__))
     others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
@@ -31,4 +18,10 @@ def _hand_over(here):
     spec.loader.exec_module(module)
 
 
-_hand_over(_start())
+try:
+    import tailspan_start
+except ImportError:
+    pass
+else:
+    tailspan_start.install()
+_hand_over()

@@ -16,7 +16,8 @@ struct ExplainOptions {
   double quantile = 0;    // 0: the highest of .99, .95, .90 with at least 5 requests beyond it
   double slo_ms = 0;      // 0: none; else excess is the tail beyond this target
   const std::vector<model::TraceLedger>* baseline = nullptr;  // an earlier recording's ledgers of the operation
-  uint64_t seed = 1;                                          // of the bootstrap: the same input gives the same answer
+  int cpus = 0;       // of the recorded host, for the replay; 0: not known, 2 are taken
+  uint64_t seed = 1;  // of the bootstrap: the same input gives the same answer
 };
 
 // `ledgers` are all operations' (from the store). The caller fills file, window, loss, capabilities and manifest.

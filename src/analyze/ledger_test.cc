@@ -47,7 +47,7 @@ TEST(Ledger, PlainThreadIsCutByTheKernelsBook) {
   auto& wait = r.Wait(100, 0, 30, 60, 70, WaitClass::kDiskRead, Cause::kDiskRead);
   wait.target.kind = model::TargetKind::kFile;
   std::snprintf(wait.target.name.data(), wait.target.name.size(), "index.bin");
-  wait.occupants[0] = {7, 7, 10000, {'m', 'a', 'k', 'e'}};
+  wait.occupants[0] = {7, 7, 10000, 0, {'m', 'a', 'k', 'e'}};
   r.Cpu(100, 70, 110);
   EXPECT_EQ(Golden(r),
             "0-20 root on_cpu\n20-30 read on_cpu\n30-60 read disk_read index.bin\n60-70 read run_queue make\n"

@@ -202,6 +202,15 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
     }
     if (record.kind == StepKind::kExecutor) return ResolveExecutor(at, step);
     int waker = timeline_.FindStep(record.pid, record.waker_step_id);
+    if (int32_t tid = model::PlainThreadOf(record.waker_step_id)) {
+      // Code in no step: a plain thread that called into the loop.
+      int thread = timeline_.FindThread({record.pid, tid});
+      if (thread >= 0 && IsOurs(record.waker_span_id)) return {at.at_ns, thread, -1, at.node};
+      if (origin < 0) return {at.at_ns, -1, -1, at.node};
+      Emit(floor_ns, at.at_ns, at.node, Cause::kLock,
+           BlameSpan(record.waker_span_id, thread, "thread that let it go on", 0.9));
+      return back_to_origin();
+    }
     if (waker < 0) {
       if (origin < 0) return {at.at_ns, -1, -1, at.node};
       Emit(floor_ns, at.at_ns, at.node, Cause::kUnexplained, {}, false, "no record of who let it go on");
@@ -217,7 +226,7 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
     }
     Cursor there{std::min(when_ns, at.at_ns), w.thread, waker, at.node};
     if (record.kind == StepKind::kNewTask) return there;
-    SpanId span = timeline_.SpanAt(w.thread, when_ns);
+    SpanId span = record.waker_span_id ? record.waker_span_id : timeline_.SpanAt(w.thread, when_ns);
     if (w.record->kind == StepKind::kExecutor) {
       int submitter = timeline_.FindStep(w.record->pid, w.record->waker_step_id);
       bool ours =
@@ -250,9 +259,13 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
   return back_to_origin();
 }
 
-// A job is made ready by its submission.
+// A job is made ready by its submission, from a step or from a plain thread.
 PathWalker::Cursor PathWalker::ResolveExecutor(Cursor at, int step) {
   const LoopStep& record = *timeline_.step(step).record;
+  if (int32_t tid = model::PlainThreadOf(record.waker_step_id)) {
+    int thread = timeline_.FindThread({record.pid, tid});
+    return {at.at_ns, thread, -1, at.node};
+  }
   int submitter = timeline_.FindStep(record.pid, record.waker_step_id);
   if (submitter < 0) return {at.at_ns, -1, -1, at.node};
   const Step& s = timeline_.step(submitter);

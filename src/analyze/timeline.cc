@@ -189,7 +189,7 @@ void Timeline::IndexMarks() {
     const LoopStep& record = *steps_[i].record;
     auto& list = events[steps_[i].thread];
     list.push_back({record.start_mono_ns, 1, {record.start_mono_ns, record.span_id, static_cast<int>(i)}});
-    list.push_back({record.end_mono_ns, 0, {record.end_mono_ns, 0, -1}});
+    list.push_back({record.end_mono_ns, 0, {record.end_mono_ns, record.outer_span_id, -1}});
   }
   for (auto& [thread, list] : events) {
     std::stable_sort(list.begin(), list.end(), [](const Event& a, const Event& b) {

@@ -33,6 +33,8 @@ enum class Severity {
   X(LoopRingOverwritten, "loop_ring_overwritten", kDataLoss, "the loop ring was lapped; tailspan had too little CPU") \
   X(LoopRingTorn, "loop_ring_torn", kDataLoss, "a loop record was being written while it was read")                   \
   X(LoopRingSlotsFull, "loop_ring_slots_full", kDataLoss, "more Python threads than slots in the loop ring")          \
+  X(LoopRingSitesFull, "loop_ring_sites_full", kInfo,                                                                 \
+    "a process has more call sites than the loop ring has room for; later ones are not named")                        \
   X(LoopRingBad, "loop_ring_bad", kBadInput, "a process offered a ring or record that is not valid")                  \
   X(SpanRejected, "span_rejected", kBadInput, "spans with ids of the wrong length or no id")                          \
   X(SpanRepeated, "span_repeated", kInfo, "the same span arrived again; the newest was kept")                         \

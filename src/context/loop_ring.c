@@ -15,7 +15,7 @@
 #include "context/thread_state.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
+#  define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
 enum { kSlotFree = 0, kSlotUsed = 1, kSlotEnded = 2 };

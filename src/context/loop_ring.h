@@ -41,9 +41,9 @@ enum TailspanStepKind {
 };
 
 enum TailspanStepFlag {
-  TAILSPAN_FIRST = 1,        /* the first step of its task: a new carrier, whatever its address */
-  TAILSPAN_READY_BOUND = 2,  /* ready_ns is the latest it can be: the last poll's return (signal handlers) */
-  TAILSPAN_EAGER = 4,        /* the part of a task that ran inside its creation; nested in the creator's step */
+  TAILSPAN_FIRST = 1,       /* the first step of its task: a new carrier, whatever its address */
+  TAILSPAN_READY_BOUND = 2, /* ready_ns is the latest it can be: the last poll's return (signal handlers) */
+  TAILSPAN_EAGER = 4,       /* the part of a task that ran inside its creation; nested in the creator's step */
 };
 
 enum TailspanSpanKind { TAILSPAN_ENTER = 1, TAILSPAN_LEAVE = 2, TAILSPAN_RESTORE = 3 };
@@ -73,7 +73,7 @@ struct TailspanRingSlot {
   uint32_t tid;
   uint32_t state; /* 0 free, 1 in use, 2 its thread ended */
   uint64_t head;
-  uint64_t steps; /* numbers given out */
+  uint64_t steps;                      /* numbers given out */
   uint64_t step, start_ns, span, task; /* what runs now; step 0 or plain: nothing */
   uint64_t pad;
 };
@@ -84,9 +84,9 @@ struct TailspanRingHeader {
   uint32_t loop_slots, loop_records, plain_slots, plain_records;
   uint32_t sites, site_bytes;
   uint32_t pid, forks;
-  uint32_t sites_used;      /* site 0 is "unknown" and never written */
-  uint32_t sites_lost;      /* call sites that found the table full */
-  uint32_t threads_lost;    /* threads that found no slot: their records are lost */
+  uint32_t sites_used;   /* site 0 is "unknown" and never written */
+  uint32_t sites_lost;   /* call sites that found the table full */
+  uint32_t threads_lost; /* threads that found no slot: their records are lost */
   uint32_t pad[1009];
 };
 
@@ -94,7 +94,7 @@ struct TailspanRingHeader {
 #define TAILSPAN_RING_SLOTS_AT (TAILSPAN_RING_SITES_AT + TAILSPAN_SITES * TAILSPAN_SITE_BYTES)
 #define TAILSPAN_RING_RECORDS_AT (TAILSPAN_RING_SLOTS_AT + 20480u)
 #define TAILSPAN_RING_RECORD_BYTES 96u
-#define TAILSPAN_RING_BYTES                                                            \
+#define TAILSPAN_RING_BYTES                                                                              \
   (TAILSPAN_RING_RECORDS_AT + TAILSPAN_RING_RECORD_BYTES * TAILSPAN_LOOP_SLOTS * TAILSPAN_LOOP_RECORDS + \
    TAILSPAN_RING_RECORD_BYTES * TAILSPAN_PLAIN_SLOTS * TAILSPAN_PLAIN_RECORDS)
 
@@ -113,10 +113,9 @@ static inline uint32_t tailspan_slot_capacity(uint32_t slot) {
 
 /* Byte offset of a slot's first record. */
 static inline uint64_t tailspan_slot_records_at(uint32_t slot) {
-  uint64_t records = slot < TAILSPAN_LOOP_SLOTS
-                         ? (uint64_t)slot * TAILSPAN_LOOP_RECORDS
-                         : (uint64_t)TAILSPAN_LOOP_SLOTS * TAILSPAN_LOOP_RECORDS +
-                               (uint64_t)(slot - TAILSPAN_LOOP_SLOTS) * TAILSPAN_PLAIN_RECORDS;
+  uint64_t records = slot < TAILSPAN_LOOP_SLOTS ? (uint64_t)slot * TAILSPAN_LOOP_RECORDS
+                                                : (uint64_t)TAILSPAN_LOOP_SLOTS * TAILSPAN_LOOP_RECORDS +
+                                                      (uint64_t)(slot - TAILSPAN_LOOP_SLOTS) * TAILSPAN_PLAIN_RECORDS;
   return TAILSPAN_RING_RECORDS_AT + records * TAILSPAN_RING_RECORD_BYTES;
 }
 

@@ -12,8 +12,8 @@
 #include "context/thread_state.h"
 
 #ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
+#  define PR_SET_VMA 0x53564d41
+#  define PR_SET_VMA_ANON_NAME 0
 #endif
 
 enum { kMappingBytes = 4096, kPartBytes = 512, kTextBytes = 32 };
@@ -116,9 +116,8 @@ static void* MapNamed(void) {
   }
   int fd = memfd_create("OTEL_CTX", MFD_CLOEXEC);
   if (fd < 0) return NULL;
-  void* memory = ftruncate(fd, kMappingBytes)
-                     ? MAP_FAILED
-                     : mmap(NULL, kMappingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  void* memory =
+      ftruncate(fd, kMappingBytes) ? MAP_FAILED : mmap(NULL, kMappingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
   close(fd);
   return memory == MAP_FAILED ? NULL : memory;
 }

@@ -27,10 +27,10 @@ struct TailspanThreadRecord {
   uint8_t trace_id[16];
   uint8_t span_id[8];
   uint8_t valid;
-  uint8_t flags;       /* bit 0: sampled */
-  uint16_t attrs_size; /* of what follows */
-  uint8_t changed_key; /* TAILSPAN_KEY_CHANGED */
-  uint8_t changed_len; /* 8 */
+  uint8_t flags;              /* bit 0: sampled */
+  uint16_t attrs_size;        /* of what follows */
+  uint8_t changed_key;        /* TAILSPAN_KEY_CHANGED */
+  uint8_t changed_len;        /* 8 */
   uint8_t changed_mono_ns[8]; /* host order, not aligned */
   uint8_t uuid_key;           /* TAILSPAN_KEY_UUID */
   uint8_t uuid_len;           /* 16 */
@@ -40,9 +40,9 @@ struct TailspanThreadRecord {
 #define TAILSPAN_RECORD_ATTRS_SIZE 28
 
 #ifdef __cplusplus
-#define TAILSPAN_LAYOUT(condition) static_assert(condition, #condition)
+#  define TAILSPAN_LAYOUT(condition) static_assert(condition, #  condition)
 #else
-#define TAILSPAN_LAYOUT(condition) _Static_assert(condition, #condition)
+#  define TAILSPAN_LAYOUT(condition) _Static_assert(condition, #  condition)
 #endif
 TAILSPAN_LAYOUT(sizeof(struct TailspanThreadRecord) == 56);
 TAILSPAN_LAYOUT(offsetof(struct TailspanThreadRecord, span_id) == 16);

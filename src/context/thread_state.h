@@ -23,16 +23,16 @@ extern "C" {
 struct TailspanThreadState {
   struct TailspanThreadRecord record;
   uint64_t serial;
-  uint64_t span;                     /* record.span_id as a number; 0 none */
-  struct TailspanRingSlot* slot;     /* null until tailspan_attach */
+  uint64_t span;                 /* record.span_id as a number; 0 none */
+  struct TailspanRingSlot* slot; /* null until tailspan_attach */
   struct TailspanRingRecord* records;
   uint64_t record_mask;
-  uint64_t step_base;                /* the part of a step id that stands above its number */
-  uint64_t step, task;               /* running now; the plain pseudo step outside */
+  uint64_t step_base;  /* the part of a step id that stands above its number */
+  uint64_t step, task; /* running now; the plain pseudo step outside */
   uint64_t plain_step;
   uint64_t poll_enter_ns, poll_return_ns;
   uint32_t tid;
-  uint32_t in_loop_slot;             /* tried to get one */
+  uint32_t in_loop_slot; /* tried to get one */
 };
 
 extern TAILSPAN_EXPORT __thread void* otel_thread_ctx_v1 TAILSPAN_INITIAL_EXEC;

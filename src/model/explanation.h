@@ -28,9 +28,23 @@ struct Finding {
   Range share_ci95;
   double share_of_shortfall = 0;
   Range shortfall_ci95;
-  bool is_fault = false;         // passes the verdict rule
+  double shortfall_ns = 0;       // its part of the mean beyond the quantile
+  bool is_fault = false;         // leads a group of lines that passes the verdict rule
   bool grows_with_size = false;  // its excess goes with the request's own size
+  bool is_suspect = false;       // would be a fault, were its interval narrower
+  // Lines over several spans with one cause and one other party to blame are one group; `group_rank` is the rank of its
+  // largest line (this line's own rank when it leads), the figures are of the whole group.
+  int group_rank = 0;
+  int group_lines = 1;
+  double group_excess_ns = 0;
+  double group_share_of_excess = 0;
+  Range group_share_ci95;
+  double group_share_of_shortfall = 0;
+  Range group_shortfall_ci95;
+  int64_t tail_requests_hit = 0;  // requests beyond the quantile in which the group is large
+  double other_requests_hit = 0;  // share of the remaining requests in which it is
   bool has_what_if = false;
+  std::string what_if_how;
   double what_if_tail_ns = 0;
   Range what_if_ci95_ns;
   std::vector<std::string> evidence_for, evidence_against, missing;
@@ -56,8 +70,14 @@ struct Explanation {
   std::string verdict_rule;    // the rule with its constants
   double typical_ns = 0, tail_ns = 0, excess_ns = 0;
   Range tail_ci95_ns;
-  std::vector<Finding> findings;  // ranked; all with a share of at least 1 %
-  Finding rest;                   // what is below 1 % each, as one line
+  double shortfall_ns = 0;            // mean of the requests beyond the quantile
+  int64_t requests_beyond = 0;        // how many those are
+  std::string reference = "typical";  // what the tail is compared with: typical, slo, baseline
+  int64_t block_length = 1;           // of the bootstrap, in requests
+  bool replayed = false;              // the next figure is known
+  double replay_contention_ns = 0;    // contention's excess in the replay with capped demands
+  std::vector<Finding> findings;      // ranked; all with a share of at least 1 %
+  Finding rest;                       // what is below 1 % each, as one line
   double explained_share_of_tail = 0;
   double unexplained_share = 0, unblamed_share = 0, summed_share = 0;  // of the tail's nanoseconds
   std::vector<OperationSummary> operations;

@@ -85,17 +85,21 @@ struct Waker {
 struct CpuOccupant {  // who ran while a followed thread was runnable
   int32_t pid = 0, tid = 0;
   int64_t ns = 0;
+  uint64_t cgroup_id = 0;  // of the unified hierarchy
   std::array<char, 16> comm{};
 };
 
 struct ThreadInterval {
   int32_t pid = 0, tid = 0;
-  uint64_t sequence = 0;  // per thread, consecutive
+  int64_t thread_start_mono_ns = 0;  // ids come back; (tid, start) does not
+  uint64_t sequence = 0;             // per thread, consecutive
 
   // The window [window_start, wait_start).
   int64_t window_start_mono_ns = 0;
   int64_t on_cpu_ns = 0;      // measured between switch-in and switch-out
-  int64_t kernel_run_ns = 0;  // growth of the scheduler's sum_exec_runtime over the window, the independent book
+  // Growth of the scheduler's sum_exec_runtime over the window, the independent book; -1 where it could not be read. It
+  // starts a turn at the waking that preempts, so it may exceed on_cpu_ns by the time from that waking to the switch.
+  int64_t kernel_run_ns = 0;
   std::array<int64_t, static_cast<size_t>(WaitClass::kCount)> short_ns{};
   std::array<uint32_t, static_cast<size_t>(WaitClass::kCount)> short_count{};
 
@@ -104,6 +108,7 @@ struct ThreadInterval {
   SpanId span_id = 0;
   Uuid uuid;
   int64_t span_since_mono_ns = 0;
+  bool span_moved = false;  // within the window it changed to other spans and came back
 
   // The wait [wait_start, wait_end); empty (equal) in a flush record.
   int64_t wait_start_mono_ns = 0;
@@ -117,6 +122,8 @@ struct ThreadInterval {
   WaitTarget target;
   Waker waker;
   std::array<CpuOccupant, 2> occupants;  // of [wake, wait_end), longest first
+  int64_t occupant_idle_ns = 0;          // of it the CPU was idle: the thread was on its way
+  int64_t occupant_other_ns = 0;         // of it others than those two; the three add up to it
   int32_t gil_holder_tid = 0;            // read from the interpreter at wait_start, 0 unknown
 };
 
@@ -127,7 +134,8 @@ struct ProcessEvent {
   int64_t at_mono_ns = 0;
   int32_t pid = 0, tid = 0;
   int32_t parent_pid = 0, parent_tid = 0;
-  int32_t exit_code = 0;
+  int64_t start_mono_ns = 0;  // of this thread
+  int32_t exit_code = 0;      // as wait(2) gives it
   std::array<char, 16> comm{};
 };
 

@@ -32,6 +32,21 @@ const char* BlameKindName(BlameKind kind) {
   return "none";
 }
 
+std::string BlameText(const Blame& blame) {
+  switch (blame.kind) {
+    case BlameKind::kNone:
+      return "no one known";
+    case BlameKind::kSelf:
+      return "itself";
+    case BlameKind::kTimer:
+      return "a timer";
+    case BlameKind::kSpan:
+      return fmt::format("`{}`", blame.name);
+    default:
+      return fmt::format("{} {}", BlameKindName(blame.kind), blame.name);
+  }
+}
+
 const char* JoinName(Join join) {
   switch (join) {
     case Join::kThreadContext:

@@ -24,6 +24,9 @@ struct Blame {
   SpanId span_id = 0;
 };
 
+// The party in a sentence: "`chunk`", "process chroma", "itself", "a timer", "no one known".
+std::string BlameText(const Blame& blame);
+
 // How a piece was joined to its span.
 enum class Join : uint8_t { kThreadContext, kThreadId, kOnlyOpenSpan, kConnection, kOverlap, kNone };
 const char* JoinName(Join join);

@@ -42,9 +42,9 @@ class LoopRingReader {
 
  private:
   struct Slot {
-    uint64_t next = 0;         // index of the first record not read
-    int64_t last_end_ns = 0;   // of the last record read
-    uint64_t lost = 0;         // since then
+    uint64_t next = 0;        // index of the first record not read
+    int64_t last_end_ns = 0;  // of the last record read
+    uint64_t lost = 0;        // since then
     uint32_t tid = 0;
   };
 
@@ -62,7 +62,7 @@ class LoopRingReader {
   std::vector<Slot> slots_;
   std::vector<uint8_t> buffer_;
   uint32_t sites_read_ = 1;  // site 0 is none
-  uint32_t threads_lost_ = 0;
+  uint32_t threads_lost_ = 0, sites_lost_ = 0;
 };
 
 }  // namespace tailspan::probe

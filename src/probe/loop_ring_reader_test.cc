@@ -72,7 +72,9 @@ struct FakeRing {
     *Record(slot, i) = record;
     Slot(slot)->head = i + 1;
   }
-  base::Result<LoopRingReader> Open(base::LossCounters* loss) { return LoopRingReader::FromDescriptor(5, dup(fd), loss); }
+  base::Result<LoopRingReader> Open(base::LossCounters* loss) {
+    return LoopRingReader::FromDescriptor(5, dup(fd), loss);
+  }
 };
 
 TEST(LoopRingReaderTest, ReadsOwnSpanChanges) {
@@ -210,9 +212,9 @@ TEST(LoopRingReaderTest, TornAndImplausibleRecordsAreCountedApart) {
   auto reader = ring.Open(&loss);
   ASSERT_TRUE(reader.ok());
   for (int i = 0; i < 8; ++i) ring.WriteStep(0, 1ull << 48 | (i + 1));
-  ring.Record(0, 1)->seq = 3;                    // still being written
-  ring.Record(0, 2)->end_ns = 10;                // ends before it starts
-  ring.Record(0, 3)->end_ns = UINT64_MAX - 5;    // the far future
+  ring.Record(0, 1)->seq = 3;                  // still being written
+  ring.Record(0, 2)->end_ns = 10;              // ends before it starts
+  ring.Record(0, 3)->end_ns = UINT64_MAX - 5;  // the far future
   ring.Record(0, 4)->type = 99;
   ring.Record(0, 5)->kind = 0;
   ring.Record(0, 6)->site = 60000;
@@ -235,6 +237,20 @@ TEST(LoopRingReaderTest, HeadsThatLieDoNotHoldTheReaderUp) {
   }
   EXPECT_TRUE(batch.steps.empty());
   EXPECT_GE(loss.Get(Loss::kLoopRingBad), TAILSPAN_SLOTS);
+}
+
+TEST(LoopRingReaderTest, ThreadsAndSitesWithoutRoomAreCountedOnce) {
+  base::LossCounters loss;
+  FakeRing ring;
+  auto reader = ring.Open(&loss);
+  ASSERT_TRUE(reader.ok());
+  ring.Header()->threads_lost = 3;
+  ring.Header()->sites_lost = 5;
+  model::RecordBatch batch;
+  ASSERT_TRUE(reader->Drain(&batch));
+  ASSERT_TRUE(reader->Drain(&batch));
+  EXPECT_EQ(loss.Get(Loss::kLoopRingSlotsFull), 3u);
+  EXPECT_EQ(loss.Get(Loss::kLoopRingSitesFull), 5u);
 }
 
 TEST(LoopRingReaderTest, NoiseIsNeverBelieved) {

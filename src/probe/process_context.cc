@@ -11,9 +11,9 @@
 namespace tailspan::probe {
 namespace {
 
-constexpr int kTries = 3;          // while the process rewrites its context
-constexpr size_t kMappingsMax = 8; // more of that name are not looked at
-constexpr size_t kKeysMax = 256;   // a key index is one byte
+constexpr int kTries = 3;           // while the process rewrites its context
+constexpr size_t kMappingsMax = 8;  // more of that name are not looked at
+constexpr size_t kKeysMax = 256;    // a key index is one byte
 constexpr size_t kTextBytesMax = 256;
 
 struct Header {
@@ -228,7 +228,8 @@ std::vector<MemoryRange> FindMappings(std::string_view maps, std::string_view na
     auto start_end = std::from_chars(line.data(), end, range.start, 16);
     if (start_end.ec != std::errc() || start_end.ptr == end || *start_end.ptr != '-') continue;
     auto end_end = std::from_chars(start_end.ptr + 1, end, range.end, 16);
-    if (end_end.ec != std::errc() || end - end_end.ptr < 3 || end_end.ptr[1] != 'r' || range.end <= range.start) continue;
+    if (end_end.ec != std::errc() || end - end_end.ptr < 3 || end_end.ptr[1] != 'r' || range.end <= range.start)
+      continue;
     size_t at = line.find_first_of("/[");
     if (at == std::string_view::npos) continue;
     std::string_view shown = line.substr(at);

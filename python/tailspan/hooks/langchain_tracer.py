@@ -1,4 +1,4 @@
-"""LangChain runs that LangSmith traces: its tracer runs inline, so a run's cell is made and entered at its start.
+"""LangChain runs that LangSmith traces: its tracer runs inline, so it tells where each run starts and ends.
 
 Runs that an OpenTelemetry instrumentation traces as well keep OpenTelemetry's ids.
 """
@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tailspan import runs
-from tailspan._context import current_cell, enter
+from tailspan._context import current_cell, enter, leave
 from tailspan.hooks.guard import Guard, attribute, takes
 
 _guard = Guard("langchain_tracer")
@@ -19,7 +19,9 @@ _guard = Guard("langchain_tracer")
 def apply(module: ModuleType) -> None:
     tracer_class = attribute(module, "LangChainTracer")
     stock = attribute(tracer_class, "_start_trace")
+    stock_end = attribute(tracer_class, "_end_trace")
     takes(stock, "self", "run")
+    takes(stock_end, "self", "run")
 
     @wraps(stock)
     def _start_trace(self: Any, run: Any) -> None:
@@ -35,4 +37,17 @@ def apply(module: ModuleType) -> None:
         except Exception as error:
             _guard.failed(error)
 
+    @wraps(stock_end)
+    def _end_trace(self: Any, run: Any) -> None:
+        try:
+            stock_end(self, run)
+        finally:
+            try:
+                cell = runs.forget(run.id)
+                if cell is not None:
+                    leave(cell)
+            except Exception as error:
+                _guard.failed(error)
+
     tracer_class._start_trace = _start_trace
+    tracer_class._end_trace = _end_trace

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tailspan import runs
+from tailspan.hooks import inline_handler
 from tailspan.hooks.guard import Guard, attribute, takes
 from tailspan.hooks.otel_context import bind
 
@@ -23,7 +24,11 @@ def apply(module: ModuleType) -> None:
     @wraps(stock_init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         stock_init(self, *args, **kwargs)
-        runs.otel_tracers.add(self)
+        try:
+            inline_handler.register()
+            runs.otel_tracers.add(self)
+        except Exception as error:
+            _guard.failed(error)
 
     @wraps(stock_start)
     def _start_trace(self: Any, run: Any) -> None:

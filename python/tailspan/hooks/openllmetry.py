@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tailspan import runs
+from tailspan._context import current_cell, enter, leave
 from tailspan.hooks.guard import Guard, attribute, takes
 from tailspan.hooks.otel_context import bind, making
 
@@ -17,7 +18,11 @@ def apply(module: ModuleType) -> None:
     handler_class = attribute(module, "TraceloopCallbackHandler")
     stock_init = attribute(handler_class, "__init__")
     stock_create = attribute(handler_class, "_create_span")
+    stock_llm = attribute(handler_class, "_create_llm_span")
+    stock_end = attribute(handler_class, "_end_span")
     takes(stock_create, "self", "run_id", "parent_run_id")
+    takes(stock_llm, "self", "run_id", "parent_run_id")
+    takes(stock_end, "self", "span", "run_id")
 
     @wraps(stock_init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -43,5 +48,31 @@ def apply(module: ModuleType) -> None:
             _guard.failed(error)
         return span
 
+    @wraps(stock_llm)
+    def _create_llm_span(self: Any, run_id: Any, *args: Any, **kwargs: Any) -> Any:
+        """A model's span is detached again at once, for a context that suppresses other instrumentations."""
+        span = stock_llm(self, run_id, *args, **kwargs)
+        try:
+            cell = runs.by_id(run_id)
+            if cell is not None and cell is not current_cell():
+                enter(cell)
+        except Exception as error:
+            _guard.failed(error)
+        return span
+
+    @wraps(stock_end)
+    def _end_span(self: Any, span: Any, run_id: Any) -> None:
+        try:
+            stock_end(self, span, run_id)
+        finally:
+            try:
+                cell = runs.forget(run_id)
+                if cell is not None:
+                    leave(cell)
+            except Exception as error:
+                _guard.failed(error)
+
     handler_class.__init__ = __init__
+    handler_class._create_llm_span = _create_llm_span
+    handler_class._end_span = _end_span
     handler_class._create_span = _create_span

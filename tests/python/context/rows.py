@@ -584,7 +584,11 @@ ROWS: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "anyio-uvloop": (anyio, "uvloop", ()),
     "langgraph": (langgraph, "", ()),
     "tools": (tools, "", ()),
-    "traceable": (traceable, "", ("langsmith",)),
+    "traceable": (
+        traceable,
+        "",
+        ("langsmith", "langsmith-otel", "openinference+langsmith", "openllmetry+langsmith"),
+    ),
 }
 
 

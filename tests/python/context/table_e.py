@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Table (e): share of nanoseconds on the right span, a row a way to run code, a column a tracer.
+"""Table (e): share of nanoseconds on the right span, for each tracer and each way to run code.
 
-Needs an interpreter with tests/python/requirements.txt, tailspan's extension built for it, and nothing else: each cell
-of the table is a fresh process started as `tailspan run` starts one (PYTHONPATH only). Exit status 1 if a row is below
-the bar.
+Needs an interpreter with tests/python/requirements.txt, tailspan's extension built for it, and nothing else: each
+tracer's rows run in a fresh process started as `tailspan run` starts one (PYTHONPATH only). The first share is what the
+threads' own TLS records say. With TAILSPAN_RING_DUMP naming the built loop_ring_dump there is a second: what the loop
+ring tells another process. Exit status 1 if a row is below the bar or a hook had an error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import rows
 import tracers
@@ -22,38 +23,37 @@ import tracers
 HERE = Path(__file__).resolve().parent
 PYTHON_ROOT = HERE.parents[2] / "python"
 BAR = 0.99
-TIMEOUT_S = 300
 
 
 def environment(tracer: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LANGSMITH", "LANGCHAIN", "OTEL"))}
     root = Path(os.environ.get("TAILSPAN_PYTHON_ROOT", PYTHON_ROOT))
-    env["PYTHONPATH"] = os.pathsep.join((str(root / "sitecustomize"), str(root)))
-    if tracer == "langsmith":
+    env["PYTHONPATH"] = str(root / "sitecustomize")
+    if "langsmith" in tracer:
         env |= {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
+    if tracer == "langsmith-otel":  # LangSmith's runs leave as OpenTelemetry spans, and their contexts are attached
+        env |= {"LANGSMITH_OTEL_ENABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     return env
 
 
-def measure(row: str, tracer: str, steps: int, python: str = sys.executable) -> dict[str, Any]:
-    done = subprocess.run(
-        [python, str(HERE / "worker.py"), row, tracer, str(steps)],
+def fitting(tracer: str) -> list[str]:
+    """The rows that make sense under a tracer."""
+    return [row for row, (_, _, only) in rows.ROWS.items() if not only or tracer in only]
+
+
+def measure(tracer: str, wanted: list[str], steps: int, python: str = sys.executable) -> Iterator[dict[str, Any]]:
+    """One result a row, as they come; a last one with `hook_errors`: what went wrong inside the hooks."""
+    with subprocess.Popen(
+        [python, str(HERE / "worker.py"), tracer, str(steps), *wanted],
         env=environment(tracer),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=TIMEOUT_S,
-    )
-    if done.returncode != 0:
-        return {"share": 0.0, "steps": 0, "wrong": [done.stderr[-1500:]], "status": {}}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def cells(only_row: str | None, only_tracer: str | None) -> list[tuple[str, str]]:
-    return [
-        (row, tracer)
-        for row, (_, _, fitting) in rows.ROWS.items()
-        for tracer in tracers.NAMES
-        if (not fitting or tracer in fitting) and only_row in (None, row) and only_tracer in (None, tracer)
-    ]
+    ) as worker:
+        assert worker.stdout is not None
+        for line in worker.stdout:
+            yield json.loads(line)
+    if worker.returncode:
+        raise SystemExit(f"{tracer}: the worker ended with status {worker.returncode}")
 
 
 def main() -> int:
@@ -65,17 +65,29 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     below = 0
-    for row, tracer in cells(args.row, args.tracer):
-        result = measure(row, tracer, args.steps, args.python)
-        below += result["share"] < BAR
-        if args.json:
-            print(json.dumps({"row": row, "tracer": tracer} | result), flush=True)
-            continue
+    for tracer in [args.tracer] if args.tracer else tracers.NAMES:
+        wanted = [row for row in fitting(tracer) if args.row in (None, row)]
+        for result in measure(tracer, wanted, args.steps, args.python) if wanted else ():
+            below += report(tracer, result, args.json)
+    return 1 if below else 0
+
+
+def report(tracer: str, result: dict[str, Any], as_json: bool) -> bool:
+    """Prints a result; whether it is bad."""
+    bad = bool(result.get("hook_errors")) or min(result.get("share", 1), result.get("ring_share", 1)) < BAR
+    if as_json:
+        print(json.dumps({"tracer": tracer} | result), flush=True)
+    elif "hook_errors" in result:
+        if bad:
+            print(f"{tracer}: errors in hooks: {result['hook_errors']}", flush=True)
+    else:
         after = f"  after their span's end: {result['after_end']}" if result.get("after_end") else ""
-        print(f"{row:24} {tracer:14} {result['share'] * 100:7.3f} %  n={result['steps']}{after}", flush=True)
+        ring = f"  ring {result['ring_share'] * 100:7.3f} %" if "ring_share" in result else ""
+        share = f"{result['share'] * 100:7.3f} %{ring}"
+        print(f"{tracer:24} {result['row']:24} {share}  n={result['steps']}{after}", flush=True)
         if result["share"] < 1:
             print("    " + "; ".join(result["wrong"]), flush=True)
-    return 1 if below else 0
+    return bad
 
 
 if __name__ == "__main__":

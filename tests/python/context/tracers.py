@@ -8,7 +8,16 @@ from typing import Any, Awaitable, Callable
 
 _LABEL = re.compile(r"\bs\d+\b")
 
-NAMES = ("otel", "openinference", "openllmetry", "langsmith")
+NAMES = (
+    "otel",
+    "openinference",
+    "openllmetry",
+    "langsmith",
+    "langsmith-otel",
+    "openinference+langsmith",
+    "openllmetry+langsmith",
+    "openinference+threading",
+)
 
 
 class OtelTracer:
@@ -122,10 +131,44 @@ class LangSmithTracer(_RunTracer):
         return ids
 
 
+class HybridTracer(_RunTracer):
+    """OpenTelemetry and LangSmith trace the same runs: a run is OpenTelemetry's, unless only LangSmith has it."""
+
+    def __init__(self, otel: Callable[[], Any]) -> None:
+        self._langsmith, self._otel = LangSmithTracer(), otel()
+        self.end_unix_ns = self._otel.end_unix_ns
+
+    def span_ids(self) -> dict[str, set[bytes]]:
+        return self._langsmith.span_ids() | self._otel.span_ids()
+
+
+class ThreadingTracer(OpenInferenceTracer):
+    """With OpenTelemetry's instrumentations for threads and asyncio, which carry its own context along: the outer
+    span's, because OpenInference attaches none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from opentelemetry.instrumentation.asyncio import AsyncioInstrumentor
+        from opentelemetry.instrumentation.threading import ThreadingInstrumentor
+
+        ThreadingInstrumentor().instrument()
+        AsyncioInstrumentor().instrument()
+
+    def call(self, label: str, body: Callable[[], Any]) -> Any:
+        return self._spans.call("outside", lambda: super(ThreadingTracer, self).call(label, body))
+
+    async def acall(self, label: str, body: Callable[[], Awaitable[Any]]) -> Any:
+        return await self._spans.acall("outside", lambda: super(ThreadingTracer, self).acall(label, body))
+
+
 def make(name: str) -> Any:
     return {
         "otel": OtelTracer,
         "openinference": OpenInferenceTracer,
         "openllmetry": OpenLlmetryTracer,
         "langsmith": LangSmithTracer,
+        "langsmith-otel": LangSmithTracer,
+        "openinference+langsmith": lambda: HybridTracer(OpenInferenceTracer),
+        "openllmetry+langsmith": lambda: HybridTracer(OpenLlmetryTracer),
+        "openinference+threading": ThreadingTracer,
     }[name]()

@@ -1,14 +1,14 @@
-"""LangChain's callbacks, inherited by every run: each run's cell is entered and left where the run's code runs.
+"""A LangChain callback handler for tracers that do not run inline: enters and leaves each run's cell where its code runs.
 
-`run_inline` keeps the start on the right thread and in the task's own context. An asynchronous `on_*_end` is shielded
-by LangChain: it runs in a copied context, where setting the ContextVar is lost. The cell is marked ended, and whoever
-still has it current publishes its nearest live ancestor.
+`run_inline` keeps the start on the right thread and in the task's own context; OpenInference's own tracer runs in an
+executor in asynchronous code. An asynchronous `on_*_end` is shielded by LangChain: it runs in a copied context, where
+setting the ContextVar is lost. The cell is marked ended, and whoever still has it current publishes its nearest live
+ancestor. Costs about 20 us a run in LangChain's own bookkeeping, so it is registered only where such a tracer is.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -16,17 +16,24 @@ from tailspan import runs
 from tailspan._context import current_cell, enter, leave
 from tailspan.hooks.guard import Guard, attribute, takes
 
-_guard = Guard("langchain_runs")
+_guard = Guard("openinference")
 
 _STARTS = ("on_chain_start", "on_llm_start", "on_chat_model_start", "on_tool_start", "on_retriever_start")
 _ENDS = tuple(f"on_{kind}_{how}" for kind in ("chain", "llm", "tool", "retriever") for how in ("end", "error"))
 
 
-def apply(tracing: ModuleType) -> None:
-    register = attribute(tracing, "register_configure_hook")
-    takes(register, "context_var", "inheritable")
-    from langchain_core.callbacks.base import BaseCallbackHandler
+_registered = False
 
+
+def register() -> None:
+    """Makes every run from now on inherit the handler. Idempotent."""
+    global _registered
+    if _registered:
+        return
+    from langchain_core.callbacks.base import BaseCallbackHandler
+    from langchain_core.tracers.context import register_configure_hook
+
+    takes(register_configure_hook, "context_var", "inheritable")
     for name in (*_STARTS, *_ENDS):
         attribute(BaseCallbackHandler, name)
     handler_class = type(
@@ -37,7 +44,8 @@ def apply(tracing: ModuleType) -> None:
         | {name: _on_end for name in _ENDS},
     )
     # The default makes it current in every context there is and will be.
-    register(ContextVar("tailspan_handler", default=handler_class()), True)
+    register_configure_hook(ContextVar("tailspan_handler", default=handler_class()), True)
+    _registered = True
 
 
 def _itself(self: Any, *_: Any) -> Any:

@@ -1,0 +1,35 @@
+"""A few requests upload a long document. It is chunked in a worker thread by
+pure Python, which holds the GIL: the loop and every other request's retrieval
+wait for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import _rag
+from runner import truth
+from runner.case import Accept, Case, Row
+
+OVERLAP_MS_MIN = 20.0
+
+
+def waited_for_a_chunker(row: Row, rows: list[Row], evidence: dict[str, Any]) -> bool:
+    """Served while another request's document was being chunked."""
+    return any(
+        other is not row
+        and (chunk := truth.step(other, "chunk")) is not None
+        and truth.overlap_ms(row["service"], chunk["start_mono_ns"], chunk["end_mono_ns"]) >= OVERLAP_MS_MIN
+        for other in rows
+    )
+
+
+CASE = Case(
+    name="gil",
+    summary="uploads are chunked by pure Python in a worker thread; all others wait for the GIL",
+    rate_rps=25,
+    workload=_rag.asks(upload_one_in=330, upload_bytes=600_000),
+    accept=Accept("fault", causes=("gil",), spans=_rag.SPANS, blames=(("span", "chunk"),)),
+    hit=waited_for_a_chunker,
+    carrier="upload",
+    hit_share=(0.03, 0.10),
+)

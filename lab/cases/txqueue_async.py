@@ -1,0 +1,5 @@
+"""Large queries cannot leave: async client."""
+
+from cases import _txqueue
+
+CASE = _txqueue.case("async")

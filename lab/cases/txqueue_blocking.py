@@ -1,0 +1,5 @@
+"""Large queries cannot leave: blocking client."""
+
+from cases import _txqueue
+
+CASE = _txqueue.case("blocking")

@@ -1,0 +1,213 @@
+#include "analyze/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tailspan::analyze {
+namespace {
+
+using model::BlameKind;
+using model::Cause;
+using model::TraceLedger;
+
+constexpr double kMs = 1e6;
+
+TraceLedger Start(uint64_t id, const std::string& operation = "op") {
+  TraceLedger ledger;
+  ledger.trace_id = {1, id};
+  ledger.root_id = id;
+  ledger.operation = operation;
+  ledger.start_unix_ns = static_cast<int64_t>(id) * 1'000'000'000;  // a second apart: no contention
+  ledger.paths = {{operation}, {operation, "retrieve"}, {operation, "embed"}};
+  return ledger;
+}
+
+void Add(TraceLedger* ledger, uint32_t path, Cause cause, double ms, BlameKind kind = BlameKind::kSelf,
+         const char* name = "") {
+  model::LedgerPiece piece;
+  piece.start_ns = ledger->duration_ns;
+  piece.end_ns = ledger->duration_ns += static_cast<int64_t>(ms * kMs);
+  piece.path = path;
+  piece.cause = cause;
+  piece.blame.kind = kind;
+  piece.blame.name = name;
+  piece.blame.how = "by hand";
+  piece.blame.confidence = 1;
+  piece.join = model::Join::kThreadContext;
+  if (piece.end_ns > piece.start_ns) ledger->pieces.push_back(piece);
+}
+
+// 1000 requests of 100 ms and a little; every 25th (4 %) waits 500 ms more for `name`, half of them in each span.
+std::vector<TraceLedger> WithFault(Cause cause, BlameKind kind, const char* name, int n = 1000) {
+  std::vector<TraceLedger> out;
+  for (int i = 0; i < n; ++i) {
+    TraceLedger ledger = Start(static_cast<uint64_t>(i));
+    Add(&ledger, 0, Cause::kOnCpu, 40 + (i * 7 % 11) * 0.1);
+    if (i % 25 == 3) Add(&ledger, i % 50 == 3 ? 1 : 2, cause, 500 + i % 7, kind, name);
+    Add(&ledger, 1, Cause::kNetRecv, 60 + (i * 5 % 13) * 0.1, BlameKind::kPeer, "chroma");
+    out.push_back(std::move(ledger));
+  }
+  return out;
+}
+
+ExplainOptions Options(double quantile, int cpus = 0, const char* operation = "") {
+  ExplainOptions options;
+  options.quantile = quantile;
+  options.cpus = cpus;
+  options.operation = operation;
+  return options;
+}
+
+void ExpectSums(const model::Explanation& e) {
+  double typical = e.rest.typical_ns, tail = e.rest.tail_ns, excess = e.rest.excess_ns, share = e.rest.share_of_excess;
+  for (const model::Finding& f : e.findings) {
+    typical += f.typical_ns;
+    tail += f.tail_ns;
+    excess += f.excess_ns;
+    share += f.share_of_excess;
+  }
+  EXPECT_NEAR(typical, e.typical_ns, 1e-3);
+  EXPECT_NEAR(tail, e.tail_ns, 1e-3);
+  EXPECT_NEAR(excess, e.excess_ns, 1e-3);
+  if (e.excess_ns > 0) {
+    EXPECT_NEAR(share, 1, 1e-9);
+  }
+}
+
+TEST(Explain, NamesARarePauseAndItsSize) {
+  const auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "index.faiss");
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kFault) << e.verdict_reason;
+  EXPECT_EQ(e.quantile, 0.99);
+  EXPECT_EQ(e.requests_beyond, 10);
+  ASSERT_GE(e.findings.size(), 2u);
+  const model::Finding& first = e.findings[0];
+  EXPECT_EQ(first.cause, Cause::kPageFault);
+  EXPECT_EQ(first.blame.name, "index.faiss");
+  EXPECT_EQ(first.group_lines, 2) << "two spans wait for the one file";
+  EXPECT_NEAR(first.group_excess_ns, 505 * kMs, 5 * kMs);
+  EXPECT_EQ(first.typical_ns, 0);
+  EXPECT_TRUE(first.is_fault);
+  EXPECT_FALSE(e.findings[1].is_fault) << "the same fault is declared once";
+  EXPECT_EQ(e.findings[1].group_rank, 1);
+  EXPECT_GT(first.group_share_ci95.low, 0.9);
+  EXPECT_EQ(first.pattern, "cold-pages");
+  ASSERT_TRUE(first.has_what_if);
+  EXPECT_NEAR(first.what_if_tail_ns, 102 * kMs, 1 * kMs);
+  EXPECT_EQ(first.exemplars.size(), 3u);
+  EXPECT_DOUBLE_EQ(e.explained_share_of_tail, 1);
+  ExpectSums(e);
+}
+
+TEST(Explain, AGilHolderIsAFaultBecauseTheReplayLacksIt) {
+  const model::Explanation e = Explain(WithFault(Cause::kGil, BlameKind::kSpan, "chunk"), Options(0, 2)).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kFault) << e.verdict_reason;
+  EXPECT_EQ(e.findings[0].cause, Cause::kGil);
+  EXPECT_EQ(e.findings[0].blame.name, "chunk");
+  EXPECT_TRUE(e.replayed);
+}
+
+TEST(Explain, WhatNoOneElseIsToBlameForStaysASpanOfItsOwn) {
+  const model::Explanation e = Explain(WithFault(Cause::kOnCpu, BlameKind::kSelf, ""), {}).value();
+  for (const model::Finding& f : e.findings) EXPECT_EQ(f.group_lines, 1);
+  ExpectSums(e);
+}
+
+TEST(Explain, HealthyAndInsufficient) {
+  std::vector<TraceLedger> ledgers;
+  for (uint64_t i = 0; i < 600; ++i) {
+    TraceLedger ledger = Start(i);
+    Add(&ledger, 0, Cause::kOnCpu, 40 + static_cast<double>(i * 7 % 11));
+    ledgers.push_back(std::move(ledger));
+  }
+  EXPECT_EQ(Explain(ledgers, {}).value().verdict, model::Verdict::kHealthy);
+  ledgers.resize(199);
+  const model::Explanation few = Explain(ledgers, {}).value();
+  EXPECT_EQ(few.verdict, model::Verdict::kInsufficient);
+  EXPECT_EQ(few.quantile, 0.95);
+  ExpectSums(few);
+  ledgers.resize(3);
+  EXPECT_EQ(Explain(ledgers, {}).value().verdict, model::Verdict::kInsufficient);
+}
+
+TEST(Explain, TooMuchUnexplainedIsNoVerdict) {
+  const model::Explanation e = Explain(WithFault(Cause::kUnexplained, BlameKind::kNone, ""), {}).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kInsufficient) << e.verdict_reason;
+  EXPECT_NEAR(e.unexplained_share, 0.83, 0.02);
+  EXPECT_NEAR(e.explained_share_of_tail, 0.17, 0.02);
+}
+
+TEST(Explain, FailedRequestsAreNotInTheFigures) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  for (TraceLedger& ledger : ledgers) ledger.failed = ledger.duration_ns > 200'000'000;
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.requests, 960);
+  EXPECT_EQ(e.errors, 40);
+  EXPECT_EQ(e.verdict, model::Verdict::kHealthy);
+}
+
+TEST(Explain, ASlowdownOfEveryRequestNeedsABaseline) {
+  const auto before = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  auto after = before;
+  for (TraceLedger& ledger : after) Add(&ledger, 2, Cause::kDiskRead, 300, BlameKind::kFile, "db");
+  EXPECT_NE(Explain(after, {}).value().findings[0].cause, Cause::kDiskRead);
+  ExplainOptions with_baseline = Options(0.9), with_slo;
+  with_baseline.baseline = &before;
+  with_slo.slo_ms = 120;
+  const model::Explanation e = Explain(after, with_baseline).value();
+  EXPECT_EQ(e.reference, "baseline");
+  EXPECT_EQ(e.findings[0].cause, Cause::kDiskRead);
+  EXPECT_EQ(e.verdict, model::Verdict::kFault) << e.verdict_reason;
+  ExpectSums(e);
+  const model::Explanation slo = Explain(after, with_slo).value();
+  EXPECT_DOUBLE_EQ(slo.typical_ns, 120 * kMs);
+  ExpectSums(slo);
+}
+
+TEST(Explain, PicksTheOperationWithTheLargestSummedExcess) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  for (uint64_t i = 0; i < 300; ++i) {
+    ledgers.push_back(Start(5000 + i, "other"));
+    Add(&ledgers.back(), 0, Cause::kOnCpu, 10);
+  }
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.operation, "op");
+  ASSERT_EQ(e.operations.size(), 2u);
+  EXPECT_EQ(e.operations[1].operation, "other");
+  EXPECT_EQ(Explain(ledgers, Options(0, 0, "other")).value().requests, 300);
+  EXPECT_EQ(Explain(ledgers, Options(0, 0, "none")).error().code, base::Code::kNotFound);
+  EXPECT_EQ(Explain({}, {}).error().code, base::Code::kNotFound);
+  EXPECT_EQ(Explain(ledgers, Options(1)).error().code, base::Code::kInvalidArgument);
+}
+
+TEST(Explain, PartsSumOnRandomPopulationsAndTheAnswerIsTheSameTwice) {
+  std::mt19937_64 rng(11);
+  const auto uniform = [&] { return std::uniform_real_distribution<double>(0, 1)(rng); };
+  for (int round = 0; round < 20; ++round) {
+    std::vector<TraceLedger> ledgers;
+    const uint64_t n = 5 + rng() % 700;
+    for (uint64_t i = 0; i < n; ++i) {
+      TraceLedger ledger = Start(i);
+      const uint64_t pieces = 1 + rng() % 12;
+      for (uint64_t k = 0; k < pieces; ++k) {
+        static constexpr const char* kNames[] = {"a", "b", "c"};
+        const double ms = round % 4 == 0 ? 5 : 1 / (0.01 + uniform());  // every fourth: ties everywhere
+        Add(&ledger, static_cast<uint32_t>(rng() % 3), static_cast<Cause>(rng() % 26), ms,
+            static_cast<BlameKind>(rng() % 10), kNames[rng() % 3]);
+      }
+      ledger.weight = round % 3 == 0 ? 1 + static_cast<double>(rng() % 10) : 1;
+      ledgers.push_back(std::move(ledger));
+    }
+    const model::Explanation e = Explain(ledgers, {}).value(), again = Explain(ledgers, {}).value();
+    ExpectSums(e);
+    EXPECT_EQ(e.verdict_reason, again.verdict_reason);
+    ASSERT_EQ(e.findings.size(), again.findings.size());
+    for (size_t i = 0; i < e.findings.size(); ++i) {
+      EXPECT_EQ(e.findings[i].share_ci95.low, again.findings[i].share_ci95.low);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tailspan::analyze

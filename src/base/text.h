@@ -1,0 +1,11 @@
+// Numbers as people read them.
+#pragma once
+
+#include <string>
+
+namespace tailspan::base {
+
+// "40 us", "1.5 ms", "812 ms", "1.24 s", "12.0 s".
+std::string DurationText(double ns);
+
+}  // namespace tailspan::base

@@ -1,0 +1,50 @@
+// LangSmith's ingest API: GET /info, POST /runs/multipart, POST /runs/batch, POST /runs, PATCH /runs/{id}.
+//
+// Never answers 429 or 503: the Python client drops a multipart batch for either. What cannot be used is counted and
+// the rest of the body kept. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/loss.h"
+#include "collect/http/message.h"
+#include "collect/langsmith/run.h"
+#include "collect/langsmith/run_table.h"
+#include "collect/limits.h"
+#include "model/span.h"
+
+namespace tailspan::collect::langsmith {
+
+class Api {
+ public:
+  Api(const Limits& limits, bool keep_content, const std::string& version, base::LossCounters& loss);
+
+  // Is this path (already without an /api/v1 prefix) one of this API's?
+  static bool Serves(std::string_view path);
+  // Answers a request and appends the spans that it has completed.
+  http::Response Handle(const http::Request& request, std::string_view path, int64_t now_mono_ns,
+                        std::vector<model::Span>* spans);
+
+  void Sweep(int64_t now_mono_ns, std::vector<model::Span>* spans) { table_.Sweep(now_mono_ns, spans); }
+  void Flush(std::vector<model::Span>* spans) { table_.Flush(spans); }
+
+ private:
+  http::Response Info() const;
+  http::Response MultipartRuns(const http::Request& request);
+  http::Response BatchRuns(const http::Request& request);
+  http::Response OneRun(const http::Request& request, bool post, std::string_view id);
+  bool TakePart(std::string_view name, std::string_view data, std::vector<Run>* updates);
+  bool TakeObject(Json json, bool post, model::Uuid id);
+
+  Limits limits_;
+  std::string version_;
+  base::LossCounters& loss_;
+  RunReader reader_;
+  RunTable table_;
+  int64_t now_mono_ns_ = 0;
+};
+
+}  // namespace tailspan::collect::langsmith

@@ -1,0 +1,189 @@
+#include "collect/span_merger.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace tailspan::collect {
+namespace {
+
+using base::Loss;
+using model::Span;
+
+// The client turns its microseconds into a double of seconds and back.
+constexpr int64_t kSameTimeNs = 2'000;
+constexpr int64_t kBucketNs = 4'000;
+
+uint64_t StartKey(const std::string& name, int64_t bucket) {
+  return std::hash<std::string>()(name) ^ (static_cast<uint64_t>(bucket) * 0x9E3779B97F4A7C15ull);
+}
+
+bool SameTime(int64_t a_ns, int64_t b_ns) { return std::llabs(a_ns - b_ns) <= kSameTimeNs; }
+
+// True when the span added something.
+bool TakeOver(const Span& twin, Span* run) {
+  bool added = false;
+  for (const auto& attribute : twin.attributes) {
+    bool there = std::any_of(run->attributes.begin(), run->attributes.end(),
+                             [&](const auto& own) { return own.first == attribute.first; });
+    if (there) continue;
+    run->attributes.push_back(attribute);
+    added = true;
+  }
+  auto take = [&added](auto from, auto none, auto* to) {
+    if (*to == none && from != none) {
+      *to = from;
+      added = true;
+    }
+  };
+  take(twin.pid, 0, &run->pid);
+  take(twin.thread_id, uint64_t{0}, &run->thread_id);
+  take(twin.input_tokens, int64_t{-1}, &run->input_tokens);
+  take(twin.output_tokens, int64_t{-1}, &run->output_tokens);
+  take(twin.model, std::string(), &run->model);
+  return added;
+}
+
+}  // namespace
+
+void SpanMerger::AddRuns(std::vector<Span>&& runs, int64_t now_mono_ns, std::vector<Span>* ready) {
+  for (Span& run : runs) {
+    Remember(run);
+    ready->push_back(std::move(run));
+  }
+  if (!runs.empty()) TakeReady(now_mono_ns, ready);
+}
+
+void SpanMerger::Remember(const Span& run) {
+  if (by_uuid_.count(run.uuid) != 0) return;
+  known_.push_back({run});
+  KnownIt it = std::prev(known_.end());
+  by_uuid_[run.uuid] = it;
+  by_start_.emplace(StartKey(run.name, run.start_unix_ns / kBucketNs), it);
+  by_first_half_.emplace(SpanKey{run.trace_id, run.uuid.hi}, it);
+  while (known_.size() > limits_.remembered_runs) Forget(known_.begin());
+}
+
+void SpanMerger::Forget(KnownIt run) {
+  auto erase = [run](auto* index, const auto& key) {
+    auto [first, last] = index->equal_range(key);
+    for (; first != last; ++first) {
+      if (first->second != run) continue;
+      index->erase(first);
+      return;
+    }
+  };
+  const Span& span = run->run;
+  erase(&by_start_, StartKey(span.name, span.start_unix_ns / kBucketNs));
+  erase(&by_first_half_, SpanKey{span.trace_id, span.uuid.hi});
+  by_uuid_.erase(span.uuid);
+  known_.erase(run);
+}
+
+std::vector<SpanMerger::KnownIt> SpanMerger::Twins(const Span& span) {
+  std::vector<KnownIt> out;
+  if (span.uuid) {
+    auto found = by_uuid_.find(span.uuid);
+    if (found != by_uuid_.end() && found->second->run.trace_id == span.trace_id) out.push_back(found->second);
+    return out;
+  }
+  if (span.source != "langsmith-otel") return out;
+  int64_t bucket = span.start_unix_ns / kBucketNs;
+  for (int64_t near : {bucket - 1, bucket, bucket + 1}) {
+    auto [first, last] = by_start_.equal_range(StartKey(span.name, near));
+    for (; first != last; ++first) {
+      const Known& known = *first->second;
+      // Below a span of the app's own OpenTelemetry the twin has that span's trace id: then the end must agree too.
+      bool same = !known.paired && known.run.name == span.name &&
+                  SameTime(known.run.start_unix_ns, span.start_unix_ns) &&
+                  (known.run.trace_id == span.trace_id || SameTime(known.run.end_unix_ns, span.end_unix_ns));
+      if (same) out.push_back(first->second);
+    }
+  }
+  std::sort(out.begin(), out.end(), [](KnownIt a, KnownIt b) { return a->run.start_unix_ns < b->run.start_unix_ns; });
+  return out;
+}
+
+bool SpanMerger::Pair(const Span& span, std::vector<Span>* ready) {
+  std::vector<KnownIt> twins = Twins(span);
+  if (twins.empty()) return false;
+  auto closest = std::find_if(twins.begin(), twins.end(),
+                              [&](KnownIt it) { return SameTime(it->run.end_unix_ns, span.end_unix_ns); });
+  KnownIt twin = closest == twins.end() ? twins.front() : *closest;
+  loss_.Add(Loss::kSpanRepeated);
+  twin->paired = true;
+  SpanKey key{span.trace_id, span.span_id};
+  if (twin_ids_.emplace(key, twin->run.span_id).second) twin_order_.push_back(key);
+  while (twin_order_.size() > limits_.remembered_runs) {
+    twin_ids_.erase(twin_order_.front());
+    twin_order_.pop_front();
+  }
+  if (twins.size() > 1) {
+    loss_.Add(Loss::kSpanIdCollision);
+  } else if (TakeOver(span, &twin->run)) {
+    ready->push_back(twin->run);
+  }
+  return true;
+}
+
+void SpanMerger::AddSpans(std::vector<Span>&& spans, int64_t now_mono_ns, std::vector<Span>* ready) {
+  if (!active_) {
+    std::move(spans.begin(), spans.end(), std::back_inserter(*ready));
+    return;
+  }
+  for (Span& span : spans) {
+    if (!Pair(span, ready)) held_.push_back({std::move(span), now_mono_ns});
+  }
+  while (held_.size() > limits_.held_spans) {
+    Release(std::move(held_.front().span), ready);
+    held_.pop_front();
+  }
+}
+
+// Gives a child of a run, or of a run's twin, the run as its parent.
+void SpanMerger::Rehang(Span* span) {
+  if (span->parent_id == 0) return;
+  SpanKey key{span->trace_id, span->parent_id};
+  auto twin = twin_ids_.find(key);
+  if (twin != twin_ids_.end()) {
+    span->parent_id = twin->second;
+    return;
+  }
+  const Span* best = nullptr;
+  int candidates = 0;
+  auto [first, last] = by_first_half_.equal_range(key);
+  for (; first != last; ++first) {
+    const Span& run = first->second->run;
+    ++candidates;
+    bool contains = run.start_unix_ns <= span->start_unix_ns && span->end_unix_ns <= run.end_unix_ns;
+    bool tighter = !best || run.end_unix_ns - run.start_unix_ns < best->end_unix_ns - best->start_unix_ns;
+    if (contains && tighter) best = &run;
+  }
+  if (candidates > 1) loss_.Add(Loss::kSpanIdCollision);
+  if (!best && candidates == 1) best = &by_first_half_.find(key)->second->run;
+  if (!best) return;
+  span->parent_id = best->span_id;
+  span->parent_uuid = best->uuid;
+}
+
+void SpanMerger::Release(Span&& span, std::vector<Span>* ready) {
+  if (Pair(span, ready)) return;
+  Rehang(&span);
+  ready->push_back(std::move(span));
+}
+
+void SpanMerger::TakeReady(int64_t now_mono_ns, std::vector<Span>* ready) {
+  while (!held_.empty() && now_mono_ns - held_.front().since_mono_ns >= limits_.twin_wait_ns) {
+    Release(std::move(held_.front().span), ready);
+    held_.pop_front();
+  }
+}
+
+void SpanMerger::Flush(std::vector<Span>* ready) {
+  for (Held& held : held_) Release(std::move(held.span), ready);
+  held_.clear();
+}
+
+}  // namespace tailspan::collect

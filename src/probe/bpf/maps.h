@@ -1,0 +1,66 @@
+// The maps that the kernel programs share. Every object declares them; the loader lets the optional objects use those
+// of the hot one.
+#ifndef TAILSPAN_PROBE_BPF_MAPS_H_
+#define TAILSPAN_PROBE_BPF_MAPS_H_
+
+// clang-format off
+#include "kernel_types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "wire.h"
+// clang-format on
+
+// Presence in this map is what "followed" means.
+struct {
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, struct WireThreadState);
+} threads SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 16 << 20);
+} records SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, kWireCounterCount);
+  __type(key, u32);
+  __type(value, u64);
+} counters SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, kWireProcesses);
+  __type(key, u32);
+  __type(value, struct WireLayout);
+} layouts SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, struct WireIrqState);
+} irq_state SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, kWireFlows);
+  __type(key, struct WireFlow);
+  __type(value, struct WireFlowState);
+} flows SEC(".maps");
+
+#define INLINE static __attribute__((always_inline)) inline
+
+INLINE void Count(u32 counter, u64 n) {
+  u64* value = bpf_map_lookup_elem(&counters, &counter);
+  if (value) *value += n;
+}
+
+INLINE struct WireThreadState* FollowedState(struct task_struct* task) {
+  return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+#endif  // TAILSPAN_PROBE_BPF_MAPS_H_

@@ -1,0 +1,249 @@
+"""The package starts itself in every way a Python service is started, and stays out of the way when it cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import injection  # noqa: E402
+import table_e  # noqa: E402
+
+SPAN = """
+import published
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+if not isinstance(trace.get_tracer_provider(), TracerProvider):
+    trace.set_tracer_provider(TracerProvider())
+def check():
+    with trace.get_tracer("t").start_as_current_span("s") as span:
+        assert published.span_id() == span.get_span_context().span_id.to_bytes(8, "big")
+    assert published.span_id() is None
+"""
+
+
+def right(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def test_plain_process(tmp_path: Path) -> None:
+    right(injection.run(SPAN + "check()", injection.environment(tmp_path)))
+    (status,) = injection.statuses(tmp_path).values()
+    assert status["context"]["on"] and status["hooks"]["otel_context"]["on"]
+    assert status["loop"]["ring"] is True
+
+
+def test_unused_libraries_load_nothing(tmp_path: Path) -> None:
+    code = "import sys, json; print('tailspan._context' in sys.modules, 'asyncio' in sys.modules)"
+    assert right(injection.run(code, injection.environment(tmp_path))) == "False False\n"
+    assert injection.statuses(tmp_path) == {}
+
+
+def test_hands_over_to_the_next_sitecustomize(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("marker = 'theirs'\n")
+    env = injection.environment(tmp_path)
+    env["PYTHONPATH"] += f":{theirs}"
+    code = "import sitecustomize, sys; print(sitecustomize.marker, 'tailspan.hooks' in sys.modules)"
+    assert right(injection.run(code, env)) == "theirs True\n"
+
+
+def test_system_interpreter_keeps_its_own_sitecustomize(tmp_path: Path) -> None:
+    code = "import sitecustomize, sys; print(sitecustomize.__file__, 'tailspan.hooks' in sys.modules)"
+    bare = subprocess.run(
+        ["/usr/bin/python3", "-c", "import sitecustomize; print(sitecustomize.__file__)"],
+        capture_output=True,
+        text=True,
+    )
+    if bare.returncode:
+        pytest.skip("this system has no sitecustomize of its own")
+    told = right(injection.run(code, injection.environment(tmp_path), "/usr/bin/python3"))
+    assert told == f"{bare.stdout.strip()} True\n"
+
+
+def test_under_opentelemetry_instrument(tmp_path: Path) -> None:
+    env = injection.environment(
+        tmp_path, OTEL_TRACES_EXPORTER="none", OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none"
+    )
+    done = injection.run(SPAN + "check(); print('right')", env, "opentelemetry-instrument", sys.executable)
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(tmp_path: Path, how: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        SPAN
+        + f"""
+import multiprocessing
+if __name__ == "__main__":
+    check()
+    child = multiprocessing.get_context({how!r}).Process(target=check)
+    with trace.get_tracer("t").start_as_current_span("parent"):
+        parent = published.span_id()
+        child.start(); child.join()
+        assert published.span_id() == parent
+    assert child.exitcode == 0
+"""
+        if how != "fork"
+        else SPAN
+        + """
+import os
+check()
+with trace.get_tracer("t").start_as_current_span("parent"):
+    pid = os.fork()
+    if pid == 0:
+        inherited = published.span_id()
+        with trace.get_tracer("t").start_as_current_span("child") as span:
+            own = published.span_id() == span.get_span_context().span_id.to_bytes(8, "big")
+        os._exit(0 if inherited is None and own else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], env=injection.environment(tmp_path), capture_output=True, text=True, timeout=60
+    )
+    right(done)
+    assert len(injection.statuses(tmp_path)) >= 2
+
+
+def test_exec_starts_anew(tmp_path: Path) -> None:
+    code = SPAN + "check()\nimport os, sys\nos.execv(sys.executable, [sys.executable, '-c', NEXT])"
+    code = f"NEXT = {(SPAN + 'check(); print(1)')!r}\n" + code
+    assert right(injection.run(code, injection.environment(tmp_path))) == "1\n"
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+SERVERS = {
+    "uvicorn": ["uvicorn", "app:app", "--loop", "asyncio"],
+    "uvicorn-uvloop": ["uvicorn", "app:app", "--loop", "uvloop"],
+    "uvicorn-workers": ["uvicorn", "app:app", "--workers", "2"],
+    "gunicorn": ["gunicorn", "app:app", "-w", "2", "-k", "uvicorn.workers.UvicornWorker"],
+    "gunicorn-preload": ["gunicorn", "app:app", "--preload", "-w", "2", "-k", "uvicorn.workers.UvicornWorker"],
+    "instrumented": ["opentelemetry-instrument", "uvicorn", "app:app"],
+}
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    port = free_port()
+    command = SERVERS[request.param]
+    where = ["-b", f"127.0.0.1:{port}"] if command[0] == "gunicorn" else ["--port", str(port)]
+    env = injection.environment(
+        tmp_path, OTEL_TRACES_EXPORTER="none", OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none"
+    )
+    tool = shutil.which(command[0], path=env["PATH"])
+    if tool is None:
+        pytest.skip(f"{command[0]} is not installed")
+    running = subprocess.Popen(
+        [tool, *command[1:], *where],
+        env=env,
+        cwd=injection.HERE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield port
+    finally:
+        running.send_signal(signal.SIGTERM)
+        try:
+            running.wait(10)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+def ask(port: int, path: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return json.load(answer)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def test_servers(server: int) -> None:
+    for path in ("/sync", "/async", "/thread") * 10:
+        answer = ask(server, path)
+        assert answer["inside"] == answer["span"], path
+        assert answer["after"] != answer["span"], path
+
+
+def test_without_a_build_the_application_notices_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(table_e.PYTHON_ROOT, root, ignore=shutil.ignore_patterns("*.so", "native"))
+    code = "import asyncio, concurrent.futures.thread; print('fine')"
+    assert right(injection.run(code, injection.environment(tmp_path, root))) == "fine\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert not status["context"]["on"] and "tailspan._context" in status["context"]["reason"]
+    assert status["hooks"] == {}
+
+
+def test_a_broken_package_is_silent(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(table_e.PYTHON_ROOT, root, ignore=shutil.ignore_patterns("native"))
+    (root / "tailspan" / "hooks" / "guard.py").write_text("raise RuntimeError('broken')\n")
+    assert right(injection.run("import asyncio; print('fine')", injection.environment(tmp_path, root))) == "fine\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert "broken" in status["context"]["reason"]
+
+
+def test_unknown_insides_turn_a_hook_off(tmp_path: Path) -> None:
+    stub = tmp_path / "stub" / "anyio"
+    stub.mkdir(parents=True)
+    (stub / "__init__.py").write_text("")
+    (stub / "to_thread.py").write_text("def run_sync(work): return work\n")
+    env = injection.environment(tmp_path)
+    env["PYTHONPATH"] = f"{env['PYTHONPATH']}:{tmp_path / 'stub'}"
+    code = "import anyio.to_thread as t; print(t.__spec__.loader.__class__.__name__, t.run_sync(1))"
+    env["PYTHONPATH"] = f"{tmp_path / 'stub'}:{env['PYTHONPATH']}"
+    assert right(injection.run(code, env)) == "SourceFileLoader 1\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert not status["hooks"]["anyio_threads"]["on"]
+    assert "work" in status["hooks"]["anyio_threads"]["reason"]
+
+
+ERRORS = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from langchain_core.runnables import RunnableLambda
+import tailspan.hooks.otel_context as ours, tailspan.runs as runs
+def broken(*_): raise RuntimeError("ours")
+ours.enter = ours.current_cell = runs.current_cell = runs.Cell = broken
+trace.set_tracer_provider(TracerProvider())
+for _ in range(100):
+    with trace.get_tracer("t").start_as_current_span("s"):
+        assert RunnableLambda(lambda x: x + 1).invoke(1) == 2
+        assert list(RunnableLambda(lambda x: x + 1).stream(1)) == [2]
+from tailspan import hooks
+state = hooks.status()["otel_context"]
+print(state["on"], state["errors"], state["reason"])
+"""
+
+
+def test_our_errors_never_reach_the_application(tmp_path: Path) -> None:
+    told = right(injection.run(ERRORS, injection.environment(tmp_path)))
+    assert told == "False 20 off after 20 errors: RuntimeError: ours\n"
