@@ -21,6 +21,6 @@ if(TAILSPAN_TESTS)
     target_link_libraries(replay_${name} PRIVATE tailspan_rings tailspan_options)
     add_test(NAME replay_${name}
       COMMAND replay_${name} ${TAILSPAN_FUZZ_DIR}/seeds/${name} ${TAILSPAN_FUZZ_DIR}/regressions/${name})
-    set_tests_properties(fuzz_regressions_${name} PROPERTIES TIMEOUT 60)
+    set_tests_properties(replay_${name} PROPERTIES TIMEOUT 60)
   endforeach()
 endif()
