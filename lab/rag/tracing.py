@@ -40,6 +40,7 @@ def _start_langsmith() -> Callable[[], None]:
 
 
 def _start_opentelemetry(app: FastAPI, tracer: str) -> Callable[[], None]:
+    os.environ["LANGSMITH_TRACING"] = "false"  # one tracer
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor

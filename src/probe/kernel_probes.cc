@@ -280,7 +280,20 @@ Status KernelProbes::FollowProcess(int32_t pid) {
 }
 
 Status KernelProbes::SetProcessLayout(int32_t pid, const ProcessLayout& layout) {
-  return state_->SetLayout(pid, layout);
+  ProcessLayout merged = state_->layouts[pid];
+  if (layout.has_context) {
+    merged.has_context = true;
+    merged.tls_offset = layout.tls_offset;
+  }
+  if (layout.gil_high) {
+    merged.gil_low = layout.gil_low;
+    merged.gil_high = layout.gil_high;
+  }
+  if (layout.gil_holder_address) {
+    merged.gil_holder_address = layout.gil_holder_address;
+    merged.gil_holder_tid_offset = layout.gil_holder_tid_offset;
+  }
+  return state_->SetLayout(pid, merged);
 }
 
 Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) {
