@@ -11,6 +11,18 @@ using model::Span;
 using model::SpanId;
 using model::TraceId;
 
+// The entry of a request into a server. OpenTelemetry's ASGI and WSGI instrumentations call the span INTERNAL when a local
+// span is current, so the kind alone does not tell; what only the serving side knows does.
+bool IsServerEntry(const Span& span) {
+  constexpr int32_t kServer = 2, kClient = 3;
+  if (span.otel_kind == kServer) return true;
+  if (span.otel_kind == kClient) return false;
+  for (const auto& [name, value] : span.attributes) {
+    if (name == "http.route" || name == "http.target" || name == "url.path") return true;
+  }
+  return false;
+}
+
 // The newest complete version of each span; a span without an end loses against one with it.
 std::vector<const Span*> Deduplicate(const std::vector<const Span*>& spans, base::LossCounters* loss) {
   std::vector<const Span*> out;
@@ -109,10 +121,9 @@ class Assembler {
   // requests on it would hang under one that has long ended. A server span that begins after its parent's end is a
   // root.
   void CutLeaks() {
-    constexpr int32_t kServer = 2;
     leaked_.assign(spans_.size(), false);
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (parent_[i] < 0 || spans_[i]->otel_kind != kServer) continue;
+      if (parent_[i] < 0 || !IsServerEntry(*spans_[i])) continue;
       const Span& parent = *spans_[static_cast<size_t>(parent_[i])];
       if (!parent.complete || spans_[i]->start_unix_ns < parent.end_unix_ns) continue;
       parent_[i] = -1;
