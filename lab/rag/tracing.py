@@ -41,12 +41,8 @@ def _start_langsmith() -> Callable[[], None]:
 
 
 def _start_opentelemetry(app: FastAPI, tracer: str) -> Callable[[], None]:
-<<<<<<< HEAD
-    os.environ["LANGSMITH_TRACING"] = "false"  # one tracer
-=======
     # One tracer at a time, whatever the surroundings would switch on.
     os.environ["LANGSMITH_TRACING"] = "false"
->>>>>>> refs/heads/lab
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
