@@ -1,6 +1,6 @@
 // The splitting of a multipart body: parts must lie inside it, in order.
-#include "base/result.h"
 #include "collect/langsmith/multipart.h"
+#include "base/result.h"
 #include "fuzz/target.h"
 
 void tailspan::fuzz::RunOne(std::string_view input) {

@@ -16,10 +16,6 @@ static struct { Py_ssize_t callback, args, cancelled, loop, source_traceback, re
 static PyObject *stock_handle_init, *stock_timer_init, *stock_run;
 static PyObject *debug_name, *get_debug_name;
 
-static PyTypeObject* wrapper_type; /* asyncio's C wrapper of a task's step, once seen */
-static Py_ssize_t wrapper_task_at;
-static PyTypeObject *c_task_type, *py_task_type;
-
 static PyObject** Member(PyObject* object, Py_ssize_t offset) { return (PyObject**)((char*)object + offset); }
 
 static void SetMember(PyObject* object, Py_ssize_t offset, PyObject* value) {
@@ -34,60 +30,6 @@ Origin* HandleOrigin(PyObject* handle) {
   if (timer_type && PyType_IsSubtype(type, timer_type)) return (Origin*)((char*)handle + timer_origin_at);
   if (handle_type && PyType_IsSubtype(type, handle_type)) return (Origin*)((char*)handle + handle_origin_at);
   return NULL;
-}
-
-static int IsTask(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  return type == c_task_type || (c_task_type && PyType_IsSubtype(type, c_task_type)) ||
-         (py_task_type && PyType_IsSubtype(type, py_task_type));
-}
-
-static int FindTask(PyObject* object, void* found) {
-  if (!IsTask(object)) return 0;
-  *(PyObject**)found = object;
-  return 1;
-}
-
-/* Finds out where the wrapper keeps its task by letting it be traversed, instead of trusting one version's struct. */
-static void LearnWrapper(PyObject* callback) {
-  PyTypeObject* type = Py_TYPE(callback);
-  const char* dot = strrchr(type->tp_name, '.');
-  if (wrapper_type || strcmp(dot ? dot + 1 : type->tp_name, "TaskStepMethWrapper") || !type->tp_traverse) return;
-  PyObject* task = NULL;
-  type->tp_traverse(callback, FindTask, &task);
-  if (!task) return;
-  for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void*) <= type->tp_basicsize;
-       offset += sizeof(void*)) {
-    if (*Member(callback, offset) != task) continue;
-    Py_INCREF(type);
-    wrapper_type = type;
-    wrapper_task_at = offset;
-    return;
-  }
-}
-
-/* The task whose step or wake-up this callback is, or null. *is_step: a step that the task did not wait for. */
-static PyObject* TaskOf(PyObject* callback, int* is_step) {
-  PyObject* owner = NULL;
-  *is_step = 0;
-  if (Py_TYPE(callback) == wrapper_type) {
-    *is_step = 1;
-    return *Member(callback, wrapper_task_at);
-  }
-  if (PyCFunction_CheckExact(callback)) {
-    owner = PyCFunction_GET_SELF(callback);
-  } else if (PyMethod_Check(callback)) {
-    owner = PyMethod_GET_SELF(callback);
-    if (owner && IsTask(owner)) {
-      PyObject* function = PyMethod_GET_FUNCTION(callback);
-      PyObject* name = PyFunction_Check(function) ? ((PyFunctionObject*)function)->func_name : NULL;
-      *is_step = name && PyUnicode_CompareWithASCIIString(name, "__step") == 0;
-    }
-  } else if (!wrapper_type) {
-    LearnWrapper(callback);
-    if (Py_TYPE(callback) == wrapper_type) return TaskOf(callback, is_step);
-  }
-  return owner && IsTask(owner) ? owner : NULL;
 }
 
 void OriginInit(Origin* origin, struct TailspanThreadState* state, uint8_t kind) {
@@ -244,68 +186,6 @@ void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t 
   tailspan_finish(state, record);
 }
 
-/* Stands for a moment in the place of a handle's context, so that stock _run meets the exception that its callback has
- * raised already: frames, messages and the way to the loop's handler are the running version's own. */
-typedef struct Replay {
-  PyObject_HEAD PyObject *handle, *context, *args; /* what to put back */
-  PyObject *type, *value, *traceback;
-} Replay;
-
-static PyTypeObject* replay_type;
-
-static PyObject* ReplayRun(PyObject* self, PyObject* args, PyObject* kwargs) {
-  (void)args, (void)kwargs;
-  Replay* replay = (Replay*)self;
-  SetMember(replay->handle, at.context, replay->context);
-  SetMember(replay->handle, at.args, replay->args);
-  PyErr_Restore(replay->type, replay->value, replay->traceback);
-  replay->type = replay->value = replay->traceback = NULL;
-  return NULL;
-}
-
-static void ReplayDealloc(PyObject* self) {
-  Replay* replay = (Replay*)self;
-  PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(replay->handle);
-  Py_XDECREF(replay->context);
-  Py_XDECREF(replay->args);
-  Py_XDECREF(replay->type);
-  Py_XDECREF(replay->value);
-  Py_XDECREF(replay->traceback);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-static PyMethodDef replay_methods[] = {
-    {"run", (PyCFunction)(void (*)(void))ReplayRun, METH_VARARGS | METH_KEYWORDS, NULL}, {NULL, NULL, 0, NULL}};
-static PyType_Slot replay_slots[] = {{Py_tp_dealloc, ReplayDealloc}, {Py_tp_methods, replay_methods}, {0, NULL}};
-static PyType_Spec replay_spec = {"tailspan._context.Replay", sizeof(Replay), 0, Py_TPFLAGS_DEFAULT, replay_slots};
-
-static PyObject* HandleFailed(PyObject* self, PyObject* context) {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  Replay* replay = (Replay*)replay_type->tp_alloc(replay_type, 0);
-  if (!replay) {
-    PyErr_Restore(type, value, traceback);
-    return NULL;
-  }
-  replay->type = type;
-  replay->value = value;
-  replay->traceback = traceback;
-  replay->handle = Py_NewRef(self);
-  replay->context = Py_NewRef(context);
-  PyObject* args = *Member(self, at.args);
-  replay->args = Py_NewRef(args ? args : Py_None); /* None when the callback cancelled its own handle */
-  if (!args || !PyTuple_Check(args)) {
-    PyObject* none = PyTuple_New(0);
-    Py_XSETREF(*Member(self, at.args), none);
-  }
-  SetMember(self, at.context, (PyObject*)replay);
-  PyObject* result = PyObject_CallOneArg(stock_run, self);
-  Py_DECREF(replay);
-  return result;
-}
-
 /* The thread turns to the step; returns the span it has in it. */
 static uint64_t BeginStep(struct TailspanThreadState* state, const Origin* origin, uint64_t step, uint64_t start_ns) {
   state->step = step;
@@ -364,7 +244,7 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
     Py_DECREF(result);
     result = Py_NewRef(Py_None);
   } else if (!debug) {
-    result = HandleFailed(self, context);
+    result = ReplayFailure(self, Member(self, at.context), Member(self, at.args), context, stock_run);
   }
   Py_DECREF(args);
   Py_DECREF(callback);
@@ -417,39 +297,25 @@ static int MakeTimersHandles(PyObject* handle, PyObject* timer) {
   return 0;
 }
 
-static PyTypeObject* TypeFrom(PyObject* module, const char* name) {
-  PyObject* type = module ? PyObject_GetAttrString(module, name) : NULL;
-  if (!type) PyErr_Clear();
-  if (type && !PyType_Check(type)) Py_CLEAR(type);
-  return (PyTypeObject*)type;
-}
-
 int HandleSetup(PyObject* events_module) {
   if (handle_type && timer_type) return 0;
   PyObject* handle = PyObject_GetAttrString(events_module, "Handle");
   PyObject* timer = PyObject_GetAttrString(events_module, "TimerHandle");
-  PyObject* tasks = PyImport_ImportModule("asyncio.tasks");
-  PyObject* accelerator = PyImport_ImportModule("_asyncio");
-  if (!accelerator) PyErr_Clear();
-  int bad = !handle || !timer || !tasks || FindMembers(handle, timer) ||
-            !(stock_run = PyObject_GetAttrString(handle, "_run")) ||
-            !(replay_type = (PyTypeObject*)PyType_FromSpec(&replay_spec));
+  int bad = !handle || !timer || TaskSetup() || ReplaySetup() || FindMembers(handle, timer);
   if (!bad) {
-    c_task_type = TypeFrom(accelerator, "Task");
-    py_task_type = TypeFrom(tasks, "_PyTask");
     debug_name = PyUnicode_InternFromString("_debug");
     get_debug_name = PyUnicode_InternFromString("get_debug");
+    stock_run = PyObject_GetAttrString(handle, "_run");
     stock_handle_init = PyObject_GetAttrString(handle, "__init__");
     stock_timer_init = PyObject_GetAttrString(timer, "__init__");
     handle_origin_at = ((PyTypeObject*)handle)->tp_basicsize;
     timer_origin_at = ((PyTypeObject*)timer)->tp_basicsize;
     handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
     timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
-    bad = !handle_type || !timer_type || !stock_handle_init || !stock_timer_init || MakeTimersHandles(handle, timer);
+    bad = !handle_type || !timer_type || !stock_run || !stock_handle_init || !stock_timer_init ||
+          MakeTimersHandles(handle, timer);
   }
   Py_XDECREF(handle);
   Py_XDECREF(timer);
-  Py_XDECREF(tasks);
-  Py_XDECREF(accelerator);
   return bad ? -1 : 0;
 }

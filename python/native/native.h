@@ -66,6 +66,15 @@ extern PyTypeObject* timer_type;
 int HandleSetup(PyObject* events_module); /* makes the two types; 0 or -1 */
 Origin* HandleOrigin(PyObject* handle);   /* null for a handle of another type */
 
+/* The task whose step or wake-up this callback is, or null; borrowed. *is_step: a step the task did not wait for. */
+PyObject* TaskOf(PyObject* callback, int* is_step);
+int TaskSetup(void);
+
+/* Takes the current exception of a handle's callback through `stock_run`. The two members are the handle's own. */
+PyObject* ReplayFailure(PyObject* handle, PyObject** context_at, PyObject** args_at, PyObject* context,
+                        PyObject* stock_run);
+int ReplaySetup(void);
+
 extern PyMethodDef select_method;
 extern PyMethodDef create_task_method; /* eager tasks: 3.12 and later */
 extern PyMethodDef wrap_task_method;   /* without Handle: every task's coroutine becomes a StepCoroutine */

@@ -47,7 +47,7 @@ TEST(Ledger, PlainThreadIsCutByTheKernelsBook) {
   auto& wait = r.Wait(100, 0, 30, 60, 70, WaitClass::kDiskRead, Cause::kDiskRead);
   wait.target.kind = model::TargetKind::kFile;
   std::snprintf(wait.target.name.data(), wait.target.name.size(), "index.bin");
-  wait.occupants[0] = {7, 7, 10000, {'m', 'a', 'k', 'e'}};
+  wait.occupants[0] = {7, 7, 10000, 0, {'m', 'a', 'k', 'e'}};
   r.Cpu(100, 70, 110);
   EXPECT_EQ(Golden(r),
             "0-20 root on_cpu\n20-30 read on_cpu\n30-60 read disk_read index.bin\n60-70 read run_queue make\n"
@@ -202,6 +202,18 @@ TEST(TraceAssembly, RepairsAreCounted) {
   EXPECT_EQ(loss.Get(base::Loss::kSpanRepeated), 1u);
   EXPECT_EQ(loss.Get(base::Loss::kSpanParentCycle), 1u);
   EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 2u);
+}
+
+TEST(TraceAssembly, KeptAliveConnectionsContextIsCut) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100).Span(2, 1, "ask", 150, 180).Span(3, 2, "step", 160, 170).Span(4, 1, "late", 120, 130);
+  for (auto& span : r.batch.spans) span.otel_kind = span.name == "ask" ? 2 : 1;
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 2u);
+  EXPECT_EQ(ledgers[1].duration_ns, 30'000);
+  EXPECT_EQ(ledgers[1].paths.size(), 2u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanContextLeaked), 1u);
 }
 
 TEST(TraceAssembly, DeepAndLargeTracesKeepTheLaw) {

@@ -97,7 +97,7 @@ constexpr Row kExact[] = {
     {"traceloop.entity.output", {kOutputMessages, Role::kOutput, 6}},
     {"gen_ai.task.output", {kOutputMessages, Role::kOutput, 6}},
     // process and thread
-    {"process.pid", {"process.pid", Role::kServerPid, 0}},
+    {"process.pid", {"process.pid", Role::kPid, 0}},
     {"thread.id", {"thread.id", Role::kThreadId, 0}},
 };
 

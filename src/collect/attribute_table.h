@@ -7,11 +7,11 @@ namespace tailspan::collect {
 
 // What a name is, next to what it is called.
 enum class Role {
-  kPlain,      // stored under its normalised name
-  kKind,       // names the AI kind of the span
-  kInput,      // text of a prompt, a question, arguments
-  kOutput,     // text of an answer, a result, documents
-  kServerPid,  // process.pid and the like
+  kPlain,   // stored under its normalised name
+  kKind,    // names the AI kind of the span
+  kInput,   // text of a prompt, a question, arguments
+  kOutput,  // text of an answer, a result, documents
+  kPid,     // process.pid and the like
   kThreadId,
 };
 

@@ -9,7 +9,7 @@ namespace tailspan::collect {
 struct Limits {
   // HTTP. Over one of the first two: 413 and body_too_large.
   size_t body_bytes = 64u << 20;           // as it comes over the wire
-  size_t decompressed_bytes = 256u << 20;  // after gzip, deflate or zstd
+  size_t decompressed_bytes = 128u << 20;  // after gzip, deflate or zstd
   size_t header_bytes = 64u << 10;         // 431
   size_t connections = 512;                // over it the longest idle one is closed; with none idle, accepting waits
   int64_t idle_ns = 75'000'000'000;        // a kept-alive connection without a request

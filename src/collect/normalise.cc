@@ -169,7 +169,7 @@ void Normaliser::Times(const RawSpan& raw, model::Span* span) {
 void Normaliser::AddAttribute(std::string key, Value value, Content* content, model::Span* span) {
   NameRule rule = RuleFor(key);
   switch (rule.role) {
-    case Role::kServerPid:
+    case Role::kPid:
     case Role::kThreadId:
       Typed(key, value, span);
       break;

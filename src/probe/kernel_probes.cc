@@ -101,6 +101,15 @@ int OpenThread(int32_t tid, int32_t pid) {
   return static_cast<int>(fd);
 }
 
+model::Capability ExistingThreads() {
+  const long fd = syscall(SYS_pidfd_open, static_cast<int32_t>(gettid()), kPidfdThread);
+  if (fd >= 0) close(static_cast<int>(fd));
+  if (fd >= 0 || errno != EINVAL) return {"existing_threads", true, {}, {}};
+  return {"existing_threads", false,
+          "this kernel cannot open single threads: of a process that runs already only the first thread is followed",
+          "start the program by tailspan run, or use Linux 6.9 or later"};
+}
+
 std::vector<int32_t> ThreadsOf(int32_t pid) {
   std::vector<int32_t> tids;
   DIR* directory = opendir(fmt::format("/proc/{}/task", pid).c_str());
@@ -226,6 +235,7 @@ Result<std::unique_ptr<KernelProbes>> KernelProbes::Open(const KernelProbesOptio
   auto state = std::make_unique<State>();
   if (Status status = state->LoadHot(options); !status) return std::move(status).error();
   state->capabilities.push_back({"threads", true, {}, {}});
+  state->capabilities.push_back(ExistingThreads());
   state->LoadOptional(options);
   const auto read = [](void* context, void* data, size_t bytes) {
     auto* self = static_cast<State*>(context);
@@ -280,7 +290,20 @@ Status KernelProbes::FollowProcess(int32_t pid) {
 }
 
 Status KernelProbes::SetProcessLayout(int32_t pid, const ProcessLayout& layout) {
-  return state_->SetLayout(pid, layout);
+  ProcessLayout merged = state_->layouts[pid];
+  if (layout.has_context) {
+    merged.has_context = true;
+    merged.tls_offset = layout.tls_offset;
+  }
+  if (layout.gil_high) {
+    merged.gil_low = layout.gil_low;
+    merged.gil_high = layout.gil_high;
+  }
+  if (layout.gil_holder_address) {
+    merged.gil_holder_address = layout.gil_holder_address;
+    merged.gil_holder_tid_offset = layout.gil_holder_tid_offset;
+  }
+  return state_->SetLayout(pid, merged);
 }
 
 Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) {

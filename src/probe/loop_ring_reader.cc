@@ -1,6 +1,5 @@
 #include "probe/loop_ring_reader.h"
 
-#include <endian.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,14 +11,13 @@
 
 #include "base/clock.h"
 #include "context/loop_ring.h"
+#include "probe/loop_ring_decode.h"
 
 namespace tailspan::probe {
 namespace {
 
 constexpr size_t kChunkRecords = 4096;
-constexpr uint64_t kJumpMax = 1ull << 40;           // a head that moved further is garbage
-constexpr int64_t kFutureMaxNs = 1'000'000'000;     // clocks are the same; a step may end while we drain
-constexpr int64_t kStepMaxNs = 86'400'000'000'000;  // a day
+constexpr uint64_t kJumpMax = 1ull << 40;  // a head that moved further is garbage
 
 base::Error Invalid(const char* what) { return {base::Code::kDataLoss, std::string("loop ring: ") + what}; }
 
@@ -50,92 +48,6 @@ std::string HexRange(const MemoryRange& range) {
   std::snprintf(text, sizeof text, "%llx-%llx", static_cast<unsigned long long>(range.start),
                 static_cast<unsigned long long>(range.end));
   return text;
-}
-
-// The 8 bytes of a span id as they stand in memory, as the number the model has.
-model::SpanId SpanNumber(uint64_t bytes) { return be64toh(bytes); }
-
-bool IsRealStep(uint64_t step) { return step >> 48 != 0xFFFF; }
-
-model::StepKind KindOf(const TailspanRingRecord& record) {
-  if (record.flags & TAILSPAN_FIRST) return model::StepKind::kNewTask;
-  switch (record.kind) {
-    case TAILSPAN_IO_READ:
-      return model::StepKind::kIoRead;
-    case TAILSPAN_IO_WRITE:
-      return model::StepKind::kIoWrite;
-    case TAILSPAN_TIMER:
-      return model::StepKind::kTimer;
-    case TAILSPAN_EXECUTOR:
-      return model::StepKind::kExecutor;
-    default:
-      return model::StepKind::kSoon;
-  }
-}
-
-bool IsPlausible(const TailspanRingRecord& record, int64_t now_ns) {
-  const uint64_t limit = static_cast<uint64_t>(now_ns + kFutureMaxNs);
-  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_GC || record.tid == 0 || record.tid > INT32_MAX)
-    return false;
-  if (record.end_ns > limit || record.start_ns > record.end_ns || record.start_ns == 0 ||
-      record.end_ns - record.start_ns > static_cast<uint64_t>(kStepMaxNs)) {
-    return false;
-  }
-  switch (record.type) {
-    case TAILSPAN_STEP:
-      return record.kind >= TAILSPAN_SOON && record.kind <= TAILSPAN_EXECUTOR && record.ready_ns <= record.start_ns &&
-             record.site < TAILSPAN_SITES && record.step != 0 && IsRealStep(record.step);
-    case TAILSPAN_SPAN:
-      return record.kind >= TAILSPAN_ENTER && record.kind <= TAILSPAN_RESTORE;
-    case TAILSPAN_POLL:
-      return record.ready_ns >= record.start_ns && record.ready_ns <= record.end_ns && record.fd >= 0;
-    default:
-      return true;
-  }
-}
-
-model::LoopStep StepOf(int32_t pid, const TailspanRingRecord& record) {
-  model::LoopStep step;
-  step.pid = pid;
-  step.tid = static_cast<int32_t>(record.tid);
-  step.step_id = record.step;
-  step.kind = KindOf(record);
-  const bool by_poll = record.kind == TAILSPAN_IO_READ || record.kind == TAILSPAN_IO_WRITE;
-  step.waker_step_id = by_poll ? 0 : record.waker_step;  // the ring has who registered it; the poll made it ready
-  step.waker_span_id = by_poll ? 0 : SpanNumber(record.waker_span);
-  step.task = record.task;
-  step.site = record.site;
-  step.fd = record.fd;
-  step.span_id = SpanNumber(record.span);
-  step.outer_span_id = SpanNumber(record.outer_span);
-  step.ready_mono_ns = static_cast<int64_t>(record.ready_ns);
-  step.start_mono_ns = static_cast<int64_t>(record.start_ns);
-  step.end_mono_ns = static_cast<int64_t>(record.end_ns);
-  return step;
-}
-
-void Append(int32_t pid, const TailspanRingRecord& record, model::RecordBatch* batch) {
-  const int32_t tid = static_cast<int32_t>(record.tid);
-  const uint64_t step_id = IsRealStep(record.step) ? record.step : 0;
-  const auto start = static_cast<int64_t>(record.start_ns), end = static_cast<int64_t>(record.end_ns);
-  switch (record.type) {
-    case TAILSPAN_STEP:
-      batch->steps.push_back(StepOf(pid, record));
-      break;
-    case TAILSPAN_SPAN: {
-      const auto kind = record.kind == TAILSPAN_ENTER   ? model::SpanChangeKind::kEnter
-                        : record.kind == TAILSPAN_LEAVE ? model::SpanChangeKind::kLeave
-                                                        : model::SpanChangeKind::kRestore;
-      batch->span_changes.push_back(
-          {pid, tid, start, step_id, SpanNumber(record.span), SpanNumber(record.outer_span), kind});
-      break;
-    }
-    case TAILSPAN_POLL:
-      batch->polls.push_back({pid, tid, start, static_cast<int64_t>(record.ready_ns), end, record.fd});
-      break;
-    default:
-      batch->gc_pauses.push_back({pid, tid, start, end, record.fd, step_id, SpanNumber(record.span)});
-  }
 }
 
 }  // namespace
@@ -310,7 +222,7 @@ bool LoopRingReader::DrainSlot(uint32_t index, uint64_t head, model::RecordBatch
 void LoopRingReader::Take(Slot* slot, const void* bytes, int64_t now_ns, model::RecordBatch* batch) {
   TailspanRingRecord record;
   std::memcpy(&record, bytes, sizeof record);
-  if (!IsPlausible(record, now_ns)) {
+  if (!IsPlausibleRecord(record, now_ns)) {
     Lose(slot, base::Loss::kLoopRingBad, 1);
     return;
   }
@@ -321,7 +233,7 @@ void LoopRingReader::Take(Slot* slot, const void* bytes, int64_t now_ns, model::
   }
   slot->last_end_ns = end_ns;
   slot->tid = record.tid;
-  Append(pid_, record, batch);
+  AppendRecord(pid_, record, batch);
 }
 
 void LoopRingReader::DrainSites(uint32_t used, model::RecordBatch* batch) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -36,17 +37,18 @@ void WithForeignContext(RawHeader header, const std::vector<uint8_t>& payload, C
     void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, named, 0);
     if (header.payload == 0) header.payload = reinterpret_cast<uint64_t>(memory) + sizeof header;
     std::memcpy(memory, &header, sizeof header);
-    std::memcpy(static_cast<char*>(memory) + sizeof header, payload.data(), payload.size());
+    std::copy(payload.begin(), payload.end(), static_cast<uint8_t*>(memory) + sizeof header);
     char byte = 'x';
     if (write(ready[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) _exit(1);
     _exit(0);
   }
+  close(ready[1]);  // so that a child that dies is seen
   char byte;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   check(child);
   ASSERT_EQ(write(done[1], "x", 1), 1);
   waitpid(child, nullptr, 0);
-  for (int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
+  for (int fd : {ready[0], done[0], done[1]}) close(fd);
 }
 
 TEST(ProcessContextTest, ReadsWhatTheLibraryPublishes) {

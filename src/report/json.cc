@@ -52,7 +52,7 @@ void WriteFinding(JsonWriter* w, const Explanation& e, const Finding& f, int64_t
   WriteRange(w, "share_ci95", f.share_ci95, false);
   w->Key("share_of_shortfall").Double(Share(f.share_of_shortfall));
   WriteRange(w, "shortfall_ci95", f.shortfall_ci95, false);
-  w->Key("fault").Bool(f.is_fault).Key("grows_with_size").Bool(f.grows_with_size);
+  w->Key("fault").Bool(f.is_fault).Key("suspect").Bool(f.is_suspect).Key("grows_with_size").Bool(f.grows_with_size);
   WriteGroup(w, f);
   w->Key("tail_requests_hit").Int(f.tail_requests_hit);
   w->Key("other_requests_hit_share").Double(Share(f.other_requests_hit));

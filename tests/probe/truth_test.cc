@@ -295,9 +295,16 @@ TEST(Truth, DroppedRecordsShowAsHoles) {
   auto recorded = RecordCommand({Program("known_waits"), "sleep", "200", out}, options);
   ASSERT_TRUE(recorded) << recorded.error().message;
   unlink(out.c_str());
+  std::map<int32_t, int64_t> exit_mono_ns;
+  for (const auto& event : recorded->batch.process_events) {
+    if (event.kind == model::ProcessEventKind::kExit || event.kind == model::ProcessEventKind::kThreadExit)
+      exit_mono_ns[event.tid] = event.at_mono_ns;
+  }
   uint64_t missing = 0;
   int64_t hole_ns = 0;
+  bool head_lost = false;  // then the time before the first record has no neighbour to show it
   for (const auto& [tid, intervals] : GroupByThread(*recorded)) {
+    head_lost |= intervals[0]->sequence != 0;
     uint64_t next = 0;
     int64_t end = 0;
     for (const ThreadInterval* one : intervals) {
@@ -306,12 +313,19 @@ TEST(Truth, DroppedRecordsShowAsHoles) {
       next = one->sequence + 1;
       end = one->wait_end_mono_ns;
     }
+    // The exit's own flush ends a little before the exit's record.
+    if (exit_mono_ns.contains(tid)) hole_ns += std::max<int64_t>(0, exit_mono_ns[tid] - end);
   }
+  const auto dropped_ns = static_cast<int64_t>(recorded->losses.dropped_on_purpose_ns);
+  std::printf("dropped on purpose: %lu records, %.2f ms; holes of %.2f ms seen%s\n",
+              static_cast<unsigned long>(recorded->losses.dropped_on_purpose), double(dropped_ns) / 1e6,
+              double(hole_ns) / 1e6, head_lost ? ", but for the lost first record" : "");
   EXPECT_GT(recorded->losses.dropped_on_purpose, 0u);
-  // A loss at a thread's very start or end has no neighbour to show it.
-  EXPECT_GE(missing + 2, recorded->losses.dropped_on_purpose);
-  EXPECT_NEAR(double(hole_ns), double(recorded->losses.dropped_on_purpose_ns),
-              0.05 * double(recorded->losses.dropped_on_purpose_ns));
+  EXPECT_GE(missing + 1, recorded->losses.dropped_on_purpose);  // the last record's number has no follower
+  EXPECT_LE(hole_ns, dropped_ns + 1'000'000);
+  if (!head_lost) {
+    EXPECT_GE(hole_ns, dropped_ns - 1'000'000);
+  }
 }
 
 }  // namespace

@@ -307,7 +307,7 @@ INLINE void TakeFacts(struct WireThreadState* state, struct task_struct* task, c
     facts->wait_class = facts->flags & kWireThrottled ? kWireClassThrottled : kWireClassRunQueue;
     return;
   }
-  if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait)) facts->flags |= kWireIoWait;
+  if (BPF_CORE_READ_BITFIELD(task, in_iowait)) facts->flags |= kWireIoWait;
   if (bpf_core_field_exists(task->jobctl) && (task->jobctl & JOBCTL_TRAP_FREEZE)) facts->flags |= kWireFrozen;
   struct pt_regs* regs = (struct pt_regs*)bpf_task_pt_regs(task);
   s32 number = SyscallNumber(regs);

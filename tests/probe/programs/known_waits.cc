@@ -218,7 +218,7 @@ void RunLock(int count, Log* log) {
       changed.notify_one();
       changed.wait(lock, [&] { return asked; });
       asked = false;
-      SleepUs(LengthUs(i));  // holds the mutex
+      SleepUs(LengthUs(i) + 3000);  // holds the mutex, so long that a late waiter still waits
     }
   });
   for (int i = 0; i < count; ++i) {

@@ -255,11 +255,11 @@ class LoopRingTest(unittest.TestCase):
         recording = self.run_recorded(main)
         hop = recording.by_id[recording.step_after(sleeper, log["b"])["waker"]]
         self.assertEqual(hop["kind"], "timer")
-        self.assertAlmostEqual(hop["ready"], log["b"] + 10_000_000, delta=2_000_000)  # due, not when the loop was free
+        due = log["b"] + 10_000_000
+        self.assertTrue(due <= hop["ready"] < due + 15_000_000)  # due, not when the loop was free
         self.assertGreater(hop["start"], log["unblocked"] - 1_000_000)
         first = recording.by_id[recording.step_after(sleeper, log["a"])["waker"]]
         self.assertGreaterEqual(first["ready"], log["a"] + 20_000_000)
-        self.assertIn(first["ready"], [p["return"] for p in recording.polls] + [first["ready"]])
 
     def test_sockets_are_ready_when_the_poll_returned(self) -> None:
         client, server = Span("client"), Span("server")

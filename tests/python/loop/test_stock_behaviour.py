@@ -135,12 +135,13 @@ class StockBehaviourTest(unittest.TestCase):
         ctx.uninstall_loop()
         loop = asyncio.new_event_loop()
         seen = []
-        for i in range(20): loop.call_later(0.001 * (20 - i), seen.append, 20 - i)
+        now = loop.time()
+        for i in range(20): loop.call_at(now + 0.001 * (20 - i), seen.append, 20 - i)
         ctx.install_loop()
-        for i in range(20): loop.call_later(0.001 * i + 0.0005, seen.append, i + .5)
-        loop.call_later(0.05, loop.stop)
+        for i in range(20): loop.call_at(now + 0.001 * i + 0.0005, seen.append, i + .5)
+        loop.call_at(now + 0.05, loop.stop)
         ctx.uninstall_loop()
-        for i in range(3): loop.call_later(0.03 + 0.001 * i, seen.append, 30 + i)
+        for i in range(3): loop.call_at(now + 0.03 + 0.001 * i, seen.append, 30 + i)
         loop.run_forever()
         assert seen == sorted(seen) and len(seen) == 43, seen
         loop.close()
@@ -213,9 +214,11 @@ class StockBehaviourTest(unittest.TestCase):
             print(pool.submit(pow, 2, 3).result(), list(pool.map(abs, [-1, -2])))
             try: pool.submit(bad).result()
             except ValueError: traceback.print_exc()
-            blocked = [pool.submit(time.sleep, 0.05) for _ in range(2)]
+            free = threading.Event()
+            blocked = [pool.submit(free.wait) for _ in range(2)]
             dropped = pool.submit(print, "never")
             print(dropped.cancel(), dropped.cancelled())
+            free.set()
         async def main():
             print(await asyncio.to_thread(pow, 2, 5))
             try: await asyncio.to_thread(bad)
