@@ -25,6 +25,7 @@ def start(app: FastAPI) -> Callable[[], None]:
     """Switches the chosen tracer on; the result flushes what is left."""
     tracer = chosen()
     if tracer == "off":
+        os.environ["LANGSMITH_TRACING"] = "false"
         return lambda: None
     if tracer == "langsmith":
         return _start_langsmith()
@@ -40,6 +41,8 @@ def _start_langsmith() -> Callable[[], None]:
 
 
 def _start_opentelemetry(app: FastAPI, tracer: str) -> Callable[[], None]:
+    # One tracer at a time, whatever the surroundings would switch on.
+    os.environ["LANGSMITH_TRACING"] = "false"
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor

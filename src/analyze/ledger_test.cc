@@ -204,6 +204,18 @@ TEST(TraceAssembly, RepairsAreCounted) {
   EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 2u);
 }
 
+TEST(TraceAssembly, KeptAliveConnectionsContextIsCut) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100).Span(2, 1, "ask", 150, 180).Span(3, 2, "step", 160, 170).Span(4, 1, "late", 120, 130);
+  for (auto& span : r.batch.spans) span.otel_kind = span.name == "ask" ? 2 : 1;
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 2u);
+  EXPECT_EQ(ledgers[1].duration_ns, 30'000);
+  EXPECT_EQ(ledgers[1].paths.size(), 2u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanContextLeaked), 1u);
+}
+
 TEST(TraceAssembly, DeepAndLargeTracesKeepTheLaw) {
   RecordingBuilder r;
   r.Span(1, 0, "root", 0, 100'000);

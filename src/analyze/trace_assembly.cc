@@ -11,6 +11,18 @@ using model::Span;
 using model::SpanId;
 using model::TraceId;
 
+// The entry of a request into a server. OpenTelemetry's ASGI and WSGI instrumentations call the span INTERNAL when a local
+// span is current, so the kind alone does not tell; what only the serving side knows does.
+bool IsServerEntry(const Span& span) {
+  constexpr int32_t kServer = 2, kClient = 3;
+  if (span.otel_kind == kServer) return true;
+  if (span.otel_kind == kClient) return false;
+  for (const auto& [name, value] : span.attributes) {
+    if (name == "http.route" || name == "http.target" || name == "url.path") return true;
+  }
+  return false;
+}
+
 // The newest complete version of each span; a span without an end loses against one with it.
 std::vector<const Span*> Deduplicate(const std::vector<const Span*>& spans, base::LossCounters* loss) {
   std::vector<const Span*> out;
@@ -47,6 +59,7 @@ class Assembler {
     for (size_t i = 0; i < spans_.size(); ++i) index_.try_emplace(spans_[i]->span_id, static_cast<int>(i));
     LinkParents();
     CutCycles();
+    CutLeaks();
     AdoptOrphans();
     for (size_t i = 0; i < spans_.size(); ++i) {
       if (parent_[i] >= 0) children_[static_cast<size_t>(parent_[i])].push_back(static_cast<int>(i));
@@ -104,6 +117,21 @@ class Assembler {
     }
   }
 
+  // A server that resumes reading a connection inside a request makes that request's context the connection's: later
+  // requests on it would hang under one that has long ended. A server span that begins after its parent's end is a
+  // root.
+  void CutLeaks() {
+    leaked_.assign(spans_.size(), false);
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      if (parent_[i] < 0 || !IsServerEntry(*spans_[i])) continue;
+      const Span& parent = *spans_[static_cast<size_t>(parent_[i])];
+      if (!parent.complete || spans_[i]->start_unix_ns < parent.end_unix_ns) continue;
+      parent_[i] = -1;
+      leaked_[i] = true;
+      loss_->Add(Loss::kSpanContextLeaked);
+    }
+  }
+
   // A span whose parent never came, or a second parentless span inside another's time (context that did not cross),
   // hangs under the root that encloses it. One that no root encloses is a root itself: its parent lives where nobody
   // records.
@@ -112,13 +140,14 @@ class Assembler {
     int main_root = -1;
     for (size_t i = 0; i < spans_.size(); ++i) {
       if (parent_[i] >= 0) continue;
+      if (leaked_[i]) continue;
       bool better = main_root < 0 || (missing_[static_cast<size_t>(main_root)] && !missing_[i]);
       if (better) main_root = static_cast<int>(i);
     }
     if (main_root < 0) return;
     const Span& root = *spans_[static_cast<size_t>(main_root)];
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (parent_[i] >= 0 || static_cast<int>(i) == main_root) continue;
+      if (parent_[i] >= 0 || leaked_[i] || static_cast<int>(i) == main_root) continue;
       bool inside = spans_[i]->start_unix_ns >= root.start_unix_ns && spans_[i]->start_unix_ns < root.end_unix_ns;
       if (!inside) continue;
       parent_[i] = main_root;
@@ -167,7 +196,7 @@ class Assembler {
   base::LossCounters* loss_;
   std::unordered_map<SpanId, int> index_;
   std::vector<int> parent_;
-  std::vector<bool> missing_, adopted_;
+  std::vector<bool> missing_, leaked_, adopted_;
   std::vector<std::vector<int>> children_;
 };
 

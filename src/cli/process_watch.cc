@@ -141,7 +141,6 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
       if (it != processes_.end() && event.kind == ProcessEventKind::kExec) {
         if (it->second.ring) it->second.ring->Drain(batch);
         it->second.ring.reset();
-        it->second.has_context = false;
       }
       Add(event.pid, batch);
     } else if (event.kind == ProcessEventKind::kExit) {
@@ -156,7 +155,7 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
   int64_t now_ns = base::MonoNowNs();
   for (auto it = processes_.begin(); it != processes_.end();) {
     Watched& watched = it->second;
-    if (!watched.gone && now_ns >= watched.next_look_mono_ns && (!watched.ring || !watched.has_context)) {
+    if (!watched.gone && now_ns >= watched.next_look_mono_ns && !watched.ring) {
       watched.next_look_mono_ns = now_ns + (now_ns < watched.look_until_mono_ns ? kLookEveryNs : kLookSlowlyEveryNs);
       Look(it->first, &watched, batch);
     }
@@ -186,15 +185,6 @@ void ProcessWatch::FindChildren(model::RecordBatch* batch) {
 void ProcessWatch::Look(int32_t pid, Watched* watched, model::RecordBatch* batch) {
   auto context = probe::ReadProcessContext(pid);
   if (!context.ok()) return;
-  if (context->has_tls_offset && !watched->has_context) {
-    watched->has_context = true;
-    if (probes_) {
-      probe::ProcessLayout layout;
-      layout.has_context = true;
-      layout.tls_offset = context->tls_offset;
-      if (!probes_->SetProcessLayout(pid, layout).ok()) loss_->Add(base::Loss::kKernelMapFull);
-    }
-  }
   if (!context->runtime.empty() && watched->info.runtime != context->runtime) {
     watched->info.runtime = context->runtime;
     batch->processes.push_back(watched->info);

@@ -34,7 +34,6 @@ class ProcessWatch {
     model::ProcessInfo info;
     int64_t look_until_mono_ns = 0;  // how long to look for a context at each update
     int64_t next_look_mono_ns = 0;
-    bool has_context = false;
     std::optional<probe::LoopRingReader> ring;
     std::map<int, uint64_t> sockets;  // fd -> inode
     bool gone = false;

@@ -1,8 +1,10 @@
 #include "collect/receiver.h"
 
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
+#include "collect/http/peer_process.h"
 #include "collect/http/server.h"
 #include "collect/langsmith/langsmith.h"
 #include "collect/otlp/otlp.h"
@@ -56,7 +58,8 @@ class Receiver::Core {
         sink_(std::move(sink)),
         decoder_(options.limits, options.keep_content, loss_),
         langsmith_(options.limits, options.keep_content, options.version, loss_),
-        merger_(options.limits, loss_) {}
+        merger_(options.limits, loss_),
+        connections_max_(options.limits.connections) {}
 
   base::Status Listen(const ReceiverOptions& options) {
     http::ServerOptions server_options;
@@ -103,6 +106,7 @@ class Receiver::Core {
       merger_.SeenLangsmith();
       std::vector<model::Span> runs;
       answer = langsmith_.Handle(request, path, now_mono_ns, &runs);
+      if (!runs.empty()) NameSender(request, &runs);
       merger_.AddRuns(std::move(runs), now_mono_ns, &ready_);
     } else if (route == Route::kNone) {
       answer = Error(404, "no such path: " + std::string(path.substr(0, 200)), request);
@@ -113,6 +117,17 @@ class Receiver::Core {
     }
     HandOn();
     return answer;
+  }
+
+  // A run that does not say which process it is from is from the one that sent it.
+  void NameSender(const http::Request& request, std::vector<model::Span>* runs) {
+    auto [sender, is_new] = sender_pids_.try_emplace(request.connection, 0);
+    if (is_new) sender->second = senders_.Find(request.peer_port, request.own_port);
+    for (model::Span& run : *runs) {
+      if (run.pid == 0) run.pid = sender->second;
+    }
+    // Connections are numbered as they come: the first is the oldest.
+    if (sender_pids_.size() > connections_max_) sender_pids_.erase(sender_pids_.begin());
   }
 
   http::Response Otlp(const http::Request& request, Route route, int64_t now_mono_ns) {
@@ -162,6 +177,9 @@ class Receiver::Core {
   SpanMerger merger_;
   std::vector<model::Span> ready_;
   int64_t swept_mono_ns_ = 0;
+  http::PeerProcesses senders_;
+  std::map<uint64_t, int32_t> sender_pids_;  // by connection
+  size_t connections_max_;
   std::unique_ptr<http::Server> server_;  // last: its thread uses what stands above
 };
 

@@ -283,6 +283,16 @@ TEST_F(ReceiverTest, DrainWaitsForTheLastExport) {
   late.join();
 }
 
+TEST_F(ReceiverTest, ARunIsFromTheProcessThatSentIt) {
+  Start();
+  std::string ended = kRunBody;
+  ended.insert(ended.size() - 1, R"(,"end_time":1796061666)");
+  EXPECT_EQ(Ask(Post("/runs", kJson, ended)).substr(0, 3), "201");
+  receiver_->Stop();
+  ASSERT_EQ(Count(), 1u);
+  EXPECT_EQ(spans_[0].pid, getpid());
+}
+
 TEST_F(ReceiverTest, HybridSpansAreNotCountedTwice) {
   Start();
   const std::string run =

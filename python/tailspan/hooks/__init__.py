@@ -33,6 +33,8 @@ HOOKS: tuple[tuple[str, str, str], ...] = (
     ("openinference", "openinference.instrumentation.langchain._tracer", "openinference"),
     ("openllmetry", "opentelemetry.instrumentation.langchain.callback_handler", "openllmetry"),
     ("openllmetry_graph", "opentelemetry.instrumentation.langchain.patch", "openllmetry_graph"),
+    ("one_tracer", "opentelemetry.instrumentation.langchain", "one_tracer"),
+    ("one_tracer", "openinference.instrumentation.langchain", "one_tracer"),
     ("langchain_tracer", "langchain_core.tracers.langchain", "langchain_tracer"),
     ("stream_runnable", "langchain_core.runnables.base", "stream_runnable"),
     ("stream_branch", "langchain_core.runnables.branch", "stream_branch"),

@@ -1,6 +1,7 @@
 // A request and an answer as the routes see them: no third-party type leaves http/.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tailspan::collect::http {
@@ -11,6 +12,9 @@ struct Request {
   std::string content_type;  // as sent, parameters included
   std::string content_encoding;
   std::string body;
+  uint16_t peer_port = 0;  // the client's end of the connection
+  uint16_t own_port = 0;
+  uint64_t connection = 0;  // a number that no other connection of this server has
 };
 
 struct Response {

@@ -57,6 +57,7 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   asio::steady_timer tick_timer;
   std::list<std::weak_ptr<Session>> sessions;  // oldest request first is found by scanning: the list is bounded
   std::atomic<size_t> session_count{0};
+  uint64_t last_session = 0;
   std::atomic<size_t> in_flight{0};  // requests whose header has begun to come and whose answer is not out
   std::atomic<int64_t> last_done_mono_ns{0};
   bool stopping = false;  // server thread only
@@ -71,6 +72,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(tcp::socket socket, std::shared_ptr<Server::Core> core) : stream_(std::move(socket)), core_(std::move(core)) {
     buffer_.reserve(kReadBufferBytes);
     ++core_->session_count;
+    number_ = ++core_->last_session;
+    beast::error_code ignored;
+    peer_port_ = stream_.socket().remote_endpoint(ignored).port();
   }
   ~Session() {
     SetBusy(false);
@@ -105,6 +109,9 @@ class Session : public std::enable_shared_from_this<Session> {
     parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
     parser_->body_limit(limits.body_bytes);
     request_ = {};
+    request_.peer_port = peer_port_;
+    request_.own_port = core_->port;
+    request_.connection = number_;
     // Pipelined bytes already in the buffer count as begun.
     if (buffer_.size() > 0) {
       SetBusy(true);
@@ -234,6 +241,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool busy_ = false;
   int64_t idle_since_mono_ns_ = base::MonoNowNs();
   size_t discarded_bytes_ = 0;
+  uint16_t peer_port_ = 0;
+  uint64_t number_ = 0;
 };
 
 bool Server::Core::MakeRoom() {

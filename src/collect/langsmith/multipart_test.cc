@@ -33,12 +33,15 @@ TEST(SplitMultipart, BelievesALengthOnlyWithADelimiterBehindIt) {
   // The data holds the delimiter itself: the declared length tells.
   std::string data = "x\r\n--B\r\ny";
   std::string head = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Length: ";
-  Multipart right = SplitMultipart(head + std::to_string(data.size()) + "\r\n\r\n" + data + "\r\n--B--", "B", kMany);
+  // Parts point into their body, which must live as long.
+  std::string body = head + std::to_string(data.size()) + "\r\n\r\n" + data + "\r\n--B--";
+  Multipart right = SplitMultipart(body, "B", kMany);
   ASSERT_TRUE(right.whole);
   ASSERT_EQ(right.parts.size(), 1u);
   EXPECT_EQ(right.parts[0].data, data);
   for (const char* wrong : {"3", "999999999", "-5", "18446744073709551615", "x"}) {
-    Multipart got = SplitMultipart(head + wrong + "\r\n\r\nhello\r\n--B--", "B", kMany);
+    body = head + wrong + "\r\n\r\nhello\r\n--B--";
+    Multipart got = SplitMultipart(body, "B", kMany);
     ASSERT_TRUE(got.whole) << wrong;
     EXPECT_EQ(got.parts[0].data, "hello") << wrong;
   }

@@ -21,14 +21,17 @@ import rows
 import tracers
 
 HERE = Path(__file__).resolve().parent
-PYTHON_ROOT = HERE.parents[2] / "python"
 BAR = 0.99
+
+
+def python_root() -> Path:
+    """The folder that `tailspan run` would use: package, extension and sitecustomize."""
+    return Path(os.environ.get("TAILSPAN_PYTHON_ROOT", HERE.parents[2] / "python"))
 
 
 def environment(tracer: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LANGSMITH", "LANGCHAIN", "OTEL"))}
-    root = Path(os.environ.get("TAILSPAN_PYTHON_ROOT", PYTHON_ROOT))
-    env["PYTHONPATH"] = str(root / "sitecustomize")
+    env["PYTHONPATH"] = str(python_root() / "sitecustomize")
     if "langsmith" in tracer:
         env |= {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
     if tracer == "langsmith-otel":  # LangSmith's runs leave as OpenTelemetry spans, and their contexts are attached

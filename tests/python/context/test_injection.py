@@ -193,7 +193,7 @@ def test_servers(server: int) -> None:
 
 def test_without_a_build_the_application_notices_nothing(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    shutil.copytree(table_e.PYTHON_ROOT, root, ignore=shutil.ignore_patterns("*.so", "native"))
+    shutil.copytree(table_e.python_root(), root, ignore=shutil.ignore_patterns("*.so", "native"))
     code = "import asyncio, concurrent.futures.thread; print('fine')"
     assert right(injection.run(code, injection.environment(tmp_path, root))) == "fine\n"
     (status,) = injection.statuses(tmp_path).values()
@@ -203,7 +203,7 @@ def test_without_a_build_the_application_notices_nothing(tmp_path: Path) -> None
 
 def test_a_broken_package_is_silent(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    shutil.copytree(table_e.PYTHON_ROOT, root, ignore=shutil.ignore_patterns("native"))
+    shutil.copytree(table_e.python_root(), root, ignore=shutil.ignore_patterns("native"))
     (root / "tailspan" / "hooks" / "guard.py").write_text("raise RuntimeError('broken')\n")
     assert right(injection.run("import asyncio; print('fine')", injection.environment(tmp_path, root))) == "fine\n"
     (status,) = injection.statuses(tmp_path).values()

@@ -19,6 +19,7 @@ def test_right_span(tracer: str) -> None:
     *results, last = table_e.measure(tracer, table_e.fitting(tracer), QUICK_STEPS)
     assert [result["row"] for result in results] == table_e.fitting(tracer)
     assert {r["row"]: r["wrong"] for r in results if r["share"] < table_e.BAR} == {}
+    assert {r["row"]: r["ring_share"] for r in results if r.get("ring_share", 1) < table_e.BAR} == {}
     assert all(result["steps"] + result["after_end"] >= QUICK_STEPS for result in results)
     assert last["hook_errors"] == {}
 
@@ -40,6 +41,7 @@ NEEDED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hooks", NEEDED)
 def test_the_table_notices_a_missing_hook(hooks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILSPAN_HOOKS_OFF", hooks)
