@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace tailspan::probe {
 namespace {
@@ -33,37 +34,55 @@ std::vector<Fact> FactsIn(const std::vector<const model::ThreadInterval*>& inter
   return facts;
 }
 
+// When each thread was off the CPU, for whatever reason.
+class OffCpu {
+ public:
+  explicit OffCpu(const std::vector<const model::ThreadInterval*>& intervals) {
+    for (const model::ThreadInterval* one : intervals) {
+      if (one->wait_end_mono_ns > one->wait_start_mono_ns)
+        waits_[one->tid].emplace_back(one->wait_start_mono_ns, one->wait_end_mono_ns);
+    }
+    for (auto& [tid, waits] : waits_) std::sort(waits.begin(), waits.end());
+  }
+
+  // The end of the wait that the thread was in at that time; the time itself if it was in none.
+  int64_t BackOnCpu(int32_t tid, int64_t at_mono_ns) const {
+    const auto thread = waits_.find(tid);
+    if (thread == waits_.end()) return at_mono_ns;
+    const auto& waits = thread->second;
+    auto after = std::upper_bound(waits.begin(), waits.end(), std::pair{at_mono_ns, INT64_MAX});
+    if (after == waits.begin()) return at_mono_ns;
+    return std::max(at_mono_ns, std::prev(after)->second);
+  }
+
+ private:
+  std::map<int32_t, std::vector<std::pair<int64_t, int64_t>>> waits_;  // by thread: start and end, in order
+};
+
 }  // namespace
 
 GilTimeline::GilTimeline(const std::vector<const model::ThreadInterval*>& intervals) {
-  std::map<int32_t, int64_t> last_wait_end;
-  int64_t known_until = INT64_MIN;  // end of the last hold that is certain
-  int32_t holder = 0;               // seen to hold since `holder_since`, not yet seen to release; 0 none
-  int64_t holder_since = 0;
+  const OffCpu off_cpu(intervals);
+  std::map<int32_t, int64_t> last_wait_end;  // for the GIL
+  int64_t known_until = INT64_MIN;           // a release or a sample: who holds it later holds it since then at most
+  int32_t holder = 0;                        // who held it at known_until; 0 it was just released
   for (const Fact& fact : FactsIn(intervals)) {
     if (fact.kind == Kind::kWaitEnd) {
       last_wait_end[fact.tid] = fact.at_mono_ns;
       continue;
     }
-    const auto ended = last_wait_end.find(fact.tid);
     int64_t start = known_until;
-    if (ended != last_wait_end.end()) start = std::max(start, ended->second);
-    if (holder == fact.tid) {
-      start = std::min(std::max(known_until, holder_since), start);
-    } else if (holder != 0) {
-      // Somebody else held it at its last sample and let go unseen: not after the new holder had it.
-      start = std::max(start, holder_since);
+    if (holder != fact.tid && known_until != INT64_MIN) {
+      // Another held it then, so this thread took it later: not while it was off the CPU or still waiting for it.
+      start = off_cpu.BackOnCpu(fact.tid, known_until);
+      if (const auto ended = last_wait_end.find(fact.tid); ended != last_wait_end.end())
+        start = std::max(start, ended->second);
+      // The former holder let go unseen, but not while it was off the CPU itself.
+      if (holder != 0) Add(known_until, std::min(off_cpu.BackOnCpu(holder, known_until), start), holder);
     }
-    if (fact.kind == Kind::kRelease) {
-      Add(start, fact.at_mono_ns, fact.tid);
-      known_until = fact.at_mono_ns;
-      holder = 0;
-    } else {
-      Add(start, fact.at_mono_ns, fact.tid);
-      known_until = std::max(known_until, fact.at_mono_ns);
-      holder = fact.tid;
-      holder_since = fact.at_mono_ns;
-    }
+    Add(start, fact.at_mono_ns, fact.tid);
+    known_until = fact.at_mono_ns;
+    holder = fact.kind == Kind::kSample ? fact.tid : 0;
   }
 }
 

@@ -28,7 +28,7 @@ struct GilHold {
 // Immutable after construction; thread-safe.
 class GilTimeline {
  public:
-  // Takes the records of all threads of one process, in any order; looks only at waits for the GIL.
+  // Takes the records of all threads of one process, in any order.
   explicit GilTimeline(const std::vector<const model::ThreadInterval*>& intervals);
 
   // The holds that lie in [from, to), clipped to it, in order of time and without overlap.

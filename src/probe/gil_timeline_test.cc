@@ -66,6 +66,16 @@ TEST(GilTimeline, SamplesCorrectAReleaseThatWokeNobody) {
   EXPECT_EQ(Text(line.HoldsBetween(0, 100)), "10:0-50 13:50-90 ");
 }
 
+TEST(GilTimeline, NobodyTakesItWhileOffTheCpu) {
+  // 10 holds it at 20, preempted from 15 to 40; 13 sleeps until 60, takes it uncontended and releases at 90.
+  auto preempted = Wait(10, 15, 15, 40, 0);
+  preempted.wait_class = model::WaitClass::kRunQueue;
+  auto sleep = Wait(13, 5, 58, 60, 0);
+  sleep.wait_class = model::WaitClass::kSleep;
+  const auto line = Of({preempted, sleep, Wait(11, 20, 90, 95, 13, 10)});
+  EXPECT_EQ(Text(line.HoldsBetween(20, 100)), "10:20-40 13:60-90 ");
+}
+
 TEST(GilTimeline, OrderOfRecordsDoesNotMatter) {
   const auto forward = Of({Wait(11, 0, 50, 52, 10), Wait(12, 20, 90, 95, 11)});
   const auto backward = Of({Wait(12, 20, 90, 95, 11), Wait(11, 0, 50, 52, 10)});
