@@ -18,7 +18,7 @@ from uuid import UUID
 
 from tailspan._context import Cell, current_cell
 
-MAX_RUNS = 65536  # runs that never end would keep their cells: beyond this the oldest is forgotten
+MAX_RUNS = 16384  # LangChain never ends a run that is cancelled while it starts: beyond this the oldest is forgotten
 MAX_DEPTH = 256
 
 otel_tracers: weakref.WeakSet[Any] = weakref.WeakSet()  # live OpenInference tracers and OpenLLMetry handlers
