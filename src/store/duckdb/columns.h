@@ -113,14 +113,14 @@ class Table {
                         }});
   }
 
-  // A number whose `none` (the member's default) is stored as NULL.
+  // A number whose `none` is stored as NULL.
   template <typename Get, typename T>
-  void Optional(std::string name, std::string doc, Get get, T none) {
+  void Optional(std::string name, std::string doc, Get get, T none_value) {
     using V = std::decay_t<decltype(get(std::declval<Row&>()))>;
+    const V none = static_cast<V>(none_value);
     Nullable<V>(
-        std::move(name), SqlIntegerType<V>(), std::move(doc), get,
-        [none](const V& value) { return value == static_cast<V>(none); }, [](const V& value) { return value; },
-        [](V value) { return value; });
+        std::move(name), SqlIntegerType<V>(), std::move(doc), get, [none](const V& value) { return value == none; },
+        [](const V& value) { return value; }, [](V value) { return value; }, [none](V& value) { value = none; });
   }
 
   template <typename Get>
@@ -142,8 +142,8 @@ class Table {
     Nullable<uint8_t>(
         std::move(name), type.sql_name, std::move(doc), get,
         [count = type.names.size()](const E& value) { return static_cast<size_t>(value) >= count; },
-        [](const E& value) { return static_cast<uint8_t>(value); },
-        [](uint8_t value) { return static_cast<E>(value); });
+        [](const E& value) { return static_cast<uint8_t>(value); }, [](uint8_t value) { return static_cast<E>(value); },
+        [](E&) {});
   }
 
   // std::string, or a fixed array of char cut at its first zero.
@@ -261,8 +261,10 @@ class Table {
     return {text.data(), strnlen(text.data(), kSize)};
   }
 
-  template <typename Stored, typename Get, typename IsNone, typename To, typename From>
-  void Nullable(std::string name, std::string sql_type, std::string doc, Get get, IsNone is_none, To to, From from) {
+  // `reset` sets a member whose stored value is NULL.
+  template <typename Stored, typename Get, typename IsNone, typename To, typename From, typename Reset>
+  void Nullable(std::string name, std::string sql_type, std::string doc, Get get, IsNone is_none, To to, From from,
+                Reset reset) {
     columns_.push_back({std::move(name), std::move(sql_type), std::move(doc),
                         [=](const Row* rows, size_t n, duckdb_vector vector, size_t at, WriteContext&) {
                           Stored* data = DataOf<Stored>(vector);
@@ -284,7 +286,11 @@ class Table {
                           const Stored* data = DataOf<Stored>(vector);
                           const uint64_t* validity = duckdb_vector_get_validity(vector);
                           for (size_t i = 0; i < n; ++i) {
-                            if (IsValid(validity, at + i)) get(rows[i]) = from(data[at + i]);
+                            if (IsValid(validity, at + i)) {
+                              get(rows[i]) = from(data[at + i]);
+                            } else {
+                              reset(get(rows[i]));
+                            }
                           }
                         }});
   }

@@ -48,6 +48,9 @@ void AddOccupants(Table<Interval>& t) {
         name + "_pid", who + ": process; NULL none", [i](auto& row) -> auto& { return row.occupants[i].pid; }, 0);
     t.Optional(
         name + "_tid", who + ": thread; NULL none", [i](auto& row) -> auto& { return row.occupants[i].tid; }, 0);
+    t.Optional(
+        name + "_cgroup_id", who + ": cgroup of the unified hierarchy; NULL unknown",
+        [i](auto& row) -> auto& { return row.occupants[i].cgroup_id; }, 0);
     t.Number(
         name + "_ns", who + ": for how long, ns", [i](auto& row) -> auto& { return row.occupants[i].ns; });
     t.Text(
@@ -67,15 +70,19 @@ const Table<Interval>& IntervalTable() {
     t.ProcessStart(TAILSPAN_FIELD(pid), TAILSPAN_FIELD(window_start_mono_ns));
     t.Number("pid", "process", TAILSPAN_FIELD(pid));
     t.Number("tid", "thread", TAILSPAN_FIELD(tid));
+    t.Number("thread_start_mono_ns", "when the thread started: ids come back, (tid, start) does not",
+             TAILSPAN_FIELD(thread_start_mono_ns));
     t.Number("sequence", "consecutive per thread; a hole is a loss", TAILSPAN_FIELD(sequence));
     t.Number("window_start_mono_ns", "start of the window", TAILSPAN_FIELD(window_start_mono_ns));
     t.Number("on_cpu_ns", "measured run time in the window, ns", TAILSPAN_FIELD(on_cpu_ns));
-    t.Number("kernel_run_ns", "the scheduler's own book of the same, ns", TAILSPAN_FIELD(kernel_run_ns));
+    t.Optional("kernel_run_ns", "the scheduler's own book of the same, ns; NULL it could not be read",
+               TAILSPAN_FIELD(kernel_run_ns), -1);
     AddShortWaits(t);
     t.Id128("trace_id", "the published trace; NULL none", TAILSPAN_FIELD(trace_id));
     t.SpanIdOf("span_id", "the published span; NULL none", TAILSPAN_FIELD(span_id));
     t.Id128("uuid", "the published run id; NULL none", TAILSPAN_FIELD(uuid));
     t.Number("span_since_mono_ns", "since when the thread had that span", TAILSPAN_FIELD(span_since_mono_ns));
+    t.Number("span_moved", "within the window the span changed to others and came back", TAILSPAN_FIELD(span_moved));
     t.Number("wait_start_mono_ns", "start of the long wait, end of the window", TAILSPAN_FIELD(wait_start_mono_ns));
     t.Optional("wake_mono_ns", "when it became runnable; NULL unknown", TAILSPAN_FIELD(wake_mono_ns), 0);
     t.Number("wait_end_mono_ns", "when it ran again; wait_start when there was no long wait",
@@ -94,6 +101,9 @@ const Table<Interval>& IntervalTable() {
     AddTarget(t);
     AddWaker(t);
     AddOccupants(t);
+    t.Number("occupant_idle_ns", "of the runnable part the CPU was idle, ns", TAILSPAN_FIELD(occupant_idle_ns));
+    t.Number("occupant_other_ns", "of the runnable part others than those two had it, ns",
+             TAILSPAN_FIELD(occupant_other_ns));
     t.Optional("gil_holder_tid", "who held the interpreter lock at wait_start; NULL unknown",
                TAILSPAN_FIELD(gil_holder_tid), 0);
     return t;
@@ -132,7 +142,8 @@ const Table<model::ProcessEvent>& ProcessEventTable() {
     t.Number("tid", "the thread it happened to", TAILSPAN_FIELD(tid));
     t.Number("parent_pid", "the process that made it", TAILSPAN_FIELD(parent_pid));
     t.Number("parent_tid", "the thread that made it", TAILSPAN_FIELD(parent_tid));
-    t.Number("exit_code", "for exits", TAILSPAN_FIELD(exit_code));
+    t.Number("thread_start_mono_ns", "when this thread started", TAILSPAN_FIELD(start_mono_ns));
+    t.Number("exit_code", "for exits, as wait(2) gives it", TAILSPAN_FIELD(exit_code));
     t.Text("comm", "name at that moment", TAILSPAN_FIELD(comm));
     return t;
   }();
