@@ -12,7 +12,7 @@ class FullQueue(WindowFault):
     nothing is dropped: they wait."""
 
     FAST = "10gbit"
-    BURST = "64kb"
+    BURST = "20kb"
     LIMIT = "16mb"
 
     def __init__(self, rate: str, period_s: float, length_s: float) -> None:
