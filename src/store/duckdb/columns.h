@@ -127,7 +127,7 @@ class Table {
   void Id128(std::string name, std::string doc, Get get) {
     Nullable<duckdb_hugeint>(
         std::move(name), "UUID", std::move(doc), get, [](const model::TraceId& id) { return !id; }, ToUuidValue,
-        FromUuidValue);
+        FromUuidValue, [](model::TraceId& id) { id = {}; });
   }
 
   template <typename Get>
