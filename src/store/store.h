@@ -33,11 +33,15 @@ class Store {
   virtual base::Status PutInfo(const model::RecordingInfo& info) = 0;  // replaces
   virtual base::Status Flush() = 0;
 
-  // Reading. A repeated span (same trace, id and UUID) is returned once, its newest version.
+  // Reading sees what was appended. ReadInfo: kNotFound before the first PutInfo. Processes, sites, sockets, process
+  // events, loop holes and clock pairs are never cut by the window, and of span changes each thread's last one before
+  // it comes along: they say what held when it began. A repeated span (same trace, id and UUID) is returned once, its
+  // newest version.
   virtual base::Result<model::RecordingInfo> ReadInfo() = 0;
   virtual base::Result<model::RecordBatch> ReadBatch(const TimeWindow& window) = 0;
 
-  // The ledger pass' result. PutLedgers replaces what is stored for the same (trace, root).
+  // The ledger pass' result. PutLedgers replaces what is stored for the same (trace, root) and is durable when it
+  // returns ok. ReadLedgers gives them by start; an empty operation means all.
   virtual base::Status PutLedgers(const std::vector<model::TraceLedger>& ledgers) = 0;
   virtual base::Result<std::vector<model::TraceLedger>> ReadLedgers(const std::string& operation,
                                                                     const TimeWindow& window) = 0;
