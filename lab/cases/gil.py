@@ -27,7 +27,7 @@ CASE = Case(
     name="gil",
     summary="uploads are chunked by pure Python in a worker thread; all others wait for the GIL",
     rate_rps=25,
-    workload=_rag.asks(upload_one_in=330, upload_bytes=600_000),
+    workload=_rag.asks(upload_one_in=400, upload_bytes=750_000),
     accept=Accept("fault", causes=("gil",), spans=_rag.SPANS, blames=(("span", "chunk"),)),
     hit=waited_for_a_chunker,
     carrier="upload",

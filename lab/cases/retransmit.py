@@ -25,7 +25,7 @@ CASE = Case(
     rate_rps=25,
     workload=_rag.asks(),
     accept=Accept("fault", causes=("retransmit",), spans=("chroma_query",), blames=_rag.CHROMA),
-    fault=lambda: LossyLink(0.045),
+    fault=lambda: LossyLink(0.06),
     hit=lost_a_packet,
     hit_share=(0.03, 0.10),
 )
