@@ -215,7 +215,6 @@ Status Recorder::WriteOnce(bool flush) {
     status = store_->PutInfo(info_);
     if (status.ok()) status = store_->Flush();
   }
-  if (!status.ok()) base::LossCounters::Global().Add(Loss::kStoreWriteFailed);
   return status;
 }
 
