@@ -1,50 +1,37 @@
-// Who held a Python process's GIL, from its release timeline.
-//
-// A thread that gives the GIL up while others wait wakes one of them from FUTEX_WAKE on the interpreter's condition. So
-// each such wake by X at t says: X held the GIL since the previous such wake. Blaming the last waker alone puts 26-31 %
-// of the time on the wrong thread, the release timeline 1-5 % (measured, facts on kernel signals). Releases while
-// nobody sleeps are not seen; where the interpreter's own holder field was read at a waiter's switch-out, it fills that
-// in.
+// Who held each Python process's GIL: the holds of gil_holds.h for all processes of a recording, with the gaps between
+// them given to somebody where something speaks for it.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
+#include "analyze/gil_holds.h"
 #include "analyze/timeline.h"
 
 namespace tailspan::analyze {
 
-struct GilHold {
+struct GilShare {
   int64_t start_ns = 0, end_ns = 0;
-  int thread = -1;  // index into Timeline::threads(); -1 not known
-  bool from_release = false;
+  int thread = -1;     // index into Timeline::threads(); -1 not known
+  bool known = false;  // from releases and sightings; else by what the threads were doing
 };
 
+// Immutable after construction; thread-safe. The Timeline must outlive it.
 class GilTimeline {
  public:
   explicit GilTimeline(const Timeline& timeline);
 
-  // Splits a wait of `waiter` over [from, to) by who held the GIL; covers it without gap. A stretch that would blame
-  // the waiter itself has thread == waiter (the caller books it as run_queue: it was let go and not yet running).
-  std::vector<GilHold> Holders(int waiter, int64_t from_ns, int64_t to_ns) const;
+  // Splits a wait of `waiter` over [from, to) by who held the GIL; covers it without gap, in order. A stretch that
+  // would blame the waiter itself has thread == waiter (it was let go and not yet running).
+  std::vector<GilShare> Holders(int waiter, int64_t from_ns, int64_t to_ns) const;
 
  private:
-  struct Release {
-    int64_t at_ns;
-    int thread;
-  };
-  struct Sighting {  // the holder field, read when a waiter went to sleep
-    int64_t at_ns;
-    int thread;
-  };
   struct Process {
-    std::vector<Release> releases;
-    std::vector<Sighting> sightings;
+    GilHolds holds;
     std::vector<int> threads;
   };
 
-  int HolderBySighting(const Process& process, int waiter, int64_t from_ns, int64_t to_ns) const;
   int BusiestThread(const Process& process, int waiter, int64_t from_ns, int64_t to_ns) const;
 
   const Timeline& timeline_;

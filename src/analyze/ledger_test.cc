@@ -145,10 +145,26 @@ TEST(Ledger, GilPassesThroughEventLoop) {
   gil.waker.kind = model::WakerKind::kThread;
   gil.waker.pid = RecordingBuilder::kPid;
   gil.waker.tid = 101;
+  gil.waker.futex_address = 0x1000;
   r.Cpu(100, 69, 110).Cpu(101, 0, 200);
   EXPECT_EQ(Golden(r),
             "0-10 root on_cpu\n10-20 root sleep timer\n20-21 root event_loop event loop\n21-68 root gil chunk\n"
             "68-69 root run_queue\n69-70 root event_loop event loop\n70-100 root on_cpu\n");
+}
+
+// CPython waits for the GIL in slices; what lies between two of them is still the wait.
+TEST(Ledger, GilSlicesAreOneWait) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0).Change(100, 0, 1, 0);
+  r.Span(9, 0, "chunk", 0, 300, 2).Change(0, 9, 0, 0, 101);
+  r.Wait(100, 0, 10, 40, 44, WaitClass::kGil, Cause::kGil);  // its timer woke it; it got a CPU 4 us later
+  auto& last = r.Wait(100, 44, 46, 80, 85, WaitClass::kGil, Cause::kGil);
+  last.waker.kind = model::WakerKind::kThread;
+  last.waker.pid = RecordingBuilder::kPid;
+  last.waker.tid = 101;
+  last.waker.futex_address = 0x1000;
+  r.Cpu(100, 85, 110).Cpu(101, 0, 200);
+  EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-80 root gil chunk\n80-85 root run_queue\n85-100 root on_cpu\n");
 }
 
 // A socket read by the loop: the reader's callback runs in its opener's context and is passed through.

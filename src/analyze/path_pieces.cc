@@ -80,7 +80,7 @@ void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
 }
 
 void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
-  std::vector<GilHold> holds = index_.gil.Holders(thread, slice.start_ns, slice.end_ns);
+  std::vector<GilShare> holds = index_.gil.Holders(thread, slice.start_ns, slice.end_ns);
   for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold) {
     if (hold->thread == thread) {
       Emit(hold->start_ns, hold->end_ns, node, Cause::kRunQueue,
@@ -89,8 +89,8 @@ void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
     }
     Blame blame;
     if (hold->thread >= 0) {
-      const char* how = hold->from_release ? "gil release timeline" : "gil holder by time";
-      double confidence = slice.summed ? 0.6 : hold->from_release ? 0.97 : 0.75;
+      const char* how = hold->known ? "gil release timeline" : "gil holder by time";
+      double confidence = slice.summed ? 0.6 : hold->known ? 0.97 : 0.75;
       int64_t middle_ns = hold->start_ns + (hold->end_ns - hold->start_ns) / 2;
       blame = BlameThread(hold->thread, middle_ns, how, confidence);
     }

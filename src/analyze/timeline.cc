@@ -22,6 +22,15 @@ uint64_t PackStep(int32_t pid, uint64_t step_id) {
   return step_id ^ static_cast<uint64_t>(static_cast<uint32_t>(pid)) * 0x9E3779B97F4A7C15ull;
 }
 
+// Between two slices of one wait for the GIL a thread runs for a few microseconds; longer, and it had the GIL
+// meanwhile.
+bool GilGoesOn(const ThreadInterval& a, const ThreadInterval& b) {
+  constexpr int64_t kLookMaxNs = 100'000;
+  return a.wait_class == WaitClass::kGil && b.wait_class == WaitClass::kGil &&
+         b.window_start_mono_ns == a.wait_end_mono_ns && b.on_cpu_ns < kLookMaxNs &&
+         a.wait_end_mono_ns > a.wait_start_mono_ns;
+}
+
 // Lays the sums of a window out inside its overlap with [from, to), in proportion. Only lengths are known, so every
 // slice of a window with more than one part is marked summed.
 void AddWindow(const ThreadInterval& interval, int64_t from_ns, int64_t to_ns, std::vector<Slice>* out) {
@@ -71,6 +80,25 @@ void AddWait(const ThreadInterval& interval, int64_t from_ns, int64_t to_ns, std
   add(Slice::Kind::kBlocked, interval.cause, interval.wait_start_mono_ns, wake);
   add(Slice::Kind::kRunnable, interval.throttled ? Cause::kCpuThrottled : Cause::kRunQueue, wake,
       interval.wait_end_mono_ns);
+}
+
+// A record that is part of an episode of waiting for the GIL: `from` a slice before it, or `into` one after it.
+void AddGilEpisode(const ThreadInterval& interval, bool from, bool into, int64_t begin, int64_t end,
+                   std::vector<Slice>* out) {
+  auto add_gil = [&](int64_t a, int64_t b) {
+    if (b > a) out->push_back({Slice::Kind::kBlocked, a, b, &interval, Cause::kGil, false});
+  };
+  int64_t window_end = std::clamp(interval.wait_start_mono_ns, begin, end);
+  if (from) {
+    add_gil(begin, window_end);
+  } else if (window_end > begin) {
+    AddWindow(interval, begin, window_end, out);
+  }
+  if (into) {
+    add_gil(window_end, end);
+  } else {
+    AddWait(interval, window_end, end, out);
+  }
 }
 
 }  // namespace
@@ -133,6 +161,10 @@ void Timeline::IndexKernel() {
     std::sort(line.intervals.begin(), line.intervals.end(), [](const ThreadInterval* a, const ThreadInterval* b) {
       return a->window_start_mono_ns < b->window_start_mono_ns;
     });
+    line.gil_goes_on.assign(line.intervals.size(), false);
+    for (size_t i = 0; i + 1 < line.intervals.size(); ++i) {
+      line.gil_goes_on[i] = GilGoesOn(*line.intervals[i], *line.intervals[i + 1]);
+    }
   }
   for (const model::ProcessEvent& event : batch_.process_events) {
     if (event.kind != model::ProcessEventKind::kThread && event.kind != model::ProcessEventKind::kFork) continue;
@@ -277,6 +309,14 @@ std::vector<Slice> Timeline::Slices(int thread, int64_t from_ns, int64_t to_ns) 
       int64_t end = std::min(interval.wait_end_mono_ns, to_ns);
       if (end <= begin) continue;
       unknown_until(begin);
+      auto index = static_cast<size_t>(it - list.begin());
+      bool from_gil = index > 0 && this->thread(thread).gil_goes_on[index - 1];
+      bool into_gil = this->thread(thread).gil_goes_on[index];
+      if (from_gil || into_gil) {
+        AddGilEpisode(interval, from_gil, into_gil, begin, end, &out);
+        at_ns = end;
+        continue;
+      }
       int64_t window_end = std::min(interval.wait_start_mono_ns, end);
       if (window_end > begin) AddWindow(interval, begin, window_end, &out);
       AddWait(interval, std::max(begin, interval.wait_start_mono_ns), end, &out);

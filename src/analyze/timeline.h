@@ -27,11 +27,14 @@ struct SpanMark {
 struct ThreadLine {
   ThreadKey key;
   std::vector<const model::ThreadInterval*> intervals;  // by window start
-  std::vector<int> steps;                               // indices into Timeline::steps(), by start
-  std::vector<SpanMark> marks;                          // by at_ns
-  std::vector<const model::LoopPoll*> polls;            // by enter
-  int64_t born_ns = 0;                                  // 0: before the recording
-  ThreadKey parent;                                     // who created it; {0,0} unknown
+  // Parallel to intervals: the wait for the GIL goes on into the next record. CPython waits in slices of 5 ms; between
+  // two of them the thread only looks and sleeps again, so the whole episode is one wait.
+  std::vector<bool> gil_goes_on;
+  std::vector<int> steps;                     // indices into Timeline::steps(), by start
+  std::vector<SpanMark> marks;                // by at_ns
+  std::vector<const model::LoopPoll*> polls;  // by enter
+  int64_t born_ns = 0;                        // 0: before the recording
+  ThreadKey parent;                           // who created it; {0,0} unknown
   bool has_ring = false;
 };
 

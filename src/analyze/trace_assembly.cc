@@ -11,8 +11,8 @@ using model::Span;
 using model::SpanId;
 using model::TraceId;
 
-// The entry of a request into a server. OpenTelemetry's ASGI and WSGI instrumentations call the span INTERNAL when a local
-// span is current, so the kind alone does not tell; what only the serving side knows does.
+// The entry of a request into a server. OpenTelemetry's ASGI and WSGI instrumentations call the span INTERNAL when a
+// local span is current, so the kind alone does not tell; what only the serving side knows does.
 bool IsServerEntry(const Span& span) {
   constexpr int32_t kServer = 2, kClient = 3;
   if (span.otel_kind == kServer) return true;

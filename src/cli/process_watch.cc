@@ -195,7 +195,6 @@ void ProcessWatch::Look(int32_t pid, Watched* watched, model::RecordBatch* batch
   // Between fork and exec a child shows its parent's ring.
   if (!rings_.insert(ring->identity()).second) return;
   watched->ring.emplace(std::move(*ring));
-  ++rings_seen_;
   watched->info.has_loop_ring = true;
   batch->processes.push_back(watched->info);
 }
@@ -238,12 +237,6 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
     }
   }
   watched->sockets = std::move(now);
-}
-
-std::vector<int32_t> ProcessWatch::pids() const {
-  std::vector<int32_t> out;
-  for (const auto& [pid, watched] : processes_) out.push_back(pid);
-  return out;
 }
 
 }  // namespace tailspan::cli

@@ -26,9 +26,6 @@ class ProcessWatch {
   // Descriptors and states that change slowly. Every second.
   void UpdateSlow(model::RecordBatch* batch);
 
-  bool any_ring() const { return rings_seen_ > 0; }
-  std::vector<int32_t> pids() const;
-
  private:
   struct Watched {
     model::ProcessInfo info;
@@ -47,7 +44,6 @@ class ProcessWatch {
   base::LossCounters* loss_;
   std::map<int32_t, Watched> processes_;
   std::set<probe::LoopRingReader::Identity> rings_;
-  size_t rings_seen_ = 0;
 };
 
 // From /proc/PID; nullopt when it is gone.

@@ -1,6 +1,5 @@
 #include "cli/recorder.h"
 
-#include <dirent.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/process_watch.h"
+#include "cli/python_status.h"
 #include "cli/version.h"
 #include "store/duckdb/duckdb_store.h"
 
@@ -223,16 +223,6 @@ Status Recorder::write_status() const {
   return write_status_;
 }
 
-// What each Python process could not do, left by the package in the status folder, becomes capability lines.
-void Recorder::AddStatusCapabilities() {
-  model::Capability loop{"loop_ring", watch_->any_ring(), "", ""};
-  if (!loop.on) {
-    loop.reason = "no followed process published a loop ring";
-    loop.remedy = "needs CPython 3.10-3.14 on asyncio, started by tailspan run; see docs/python.md";
-  }
-  info_.capabilities.push_back(loop);
-}
-
 Status Recorder::Finish() {
   if (finished_) return write_status();
   finished_ = true;
@@ -247,7 +237,8 @@ Status Recorder::Finish() {
   receiver_->Stop();
   DrainOnce(true);
   pending_.clock_pairs.push_back(base::SampleClockPair());
-  AddStatusCapabilities();
+  for (model::Capability& line : ReadPythonStatus(options_.status_folder))
+    info_.capabilities.push_back(std::move(line));
   info_.end_unix_ns = base::UnixNowNs();
   Status status = WriteOnce(true);
   store_.reset();

@@ -62,7 +62,6 @@ class Recorder {
   void WriteLoop();
   void DrainOnce(bool last);
   base::Status WriteOnce(bool flush);
-  void AddStatusCapabilities();
 
   RecorderOptions options_;
   model::RecordingInfo info_;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "probe/gil_timeline.h"
+#include "analyze/gil_holds.h"
 #include "probe/host_facts.h"
 #include "probe/recording.h"
 
@@ -62,7 +62,7 @@ TEST_P(GilHolder, AgreesWithTheExtensionsLog) {
 
   std::vector<const model::ThreadInterval*> intervals;
   for (const auto& interval : recorded->batch.intervals) intervals.push_back(&interval);
-  const probe::GilTimeline timeline(intervals);
+  const analyze::GilHolds timeline(intervals);
 
   std::set<int32_t> tids;
   for (const Hold& hold : holds) tids.insert(hold.tid);
@@ -80,7 +80,7 @@ TEST_P(GilHolder, AgreesWithTheExtensionsLog) {
       const int64_t to = std::min(interval->wait_end_mono_ns, hold.got);
       if (to <= from) continue;
       seen_ns += to - from;
-      for (const probe::GilHold& blame : timeline.HoldsBetween(from, to)) {
+      for (const analyze::GilHold& blame : timeline.HoldsBetween(from, to)) {
         const int64_t ns = blame.end_mono_ns - blame.start_mono_ns;
         if (blame.tid == hold.tid) {
           self_ns += ns;

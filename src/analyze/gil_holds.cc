@@ -1,10 +1,10 @@
-#include "probe/gil_timeline.h"
+#include "analyze/gil_holds.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-namespace tailspan::probe {
+namespace tailspan::analyze {
 namespace {
 
 // What is known of one instant. At equal times what ends comes before what begins.
@@ -61,7 +61,7 @@ class OffCpu {
 
 }  // namespace
 
-GilTimeline::GilTimeline(const std::vector<const model::ThreadInterval*>& intervals) {
+GilHolds::GilHolds(const std::vector<const model::ThreadInterval*>& intervals) {
   const OffCpu off_cpu(intervals);
   std::map<int32_t, int64_t> last_wait_end;  // for the GIL
   int64_t known_until = INT64_MIN;           // a release or a sample: who holds it later holds it since then at most
@@ -86,7 +86,7 @@ GilTimeline::GilTimeline(const std::vector<const model::ThreadInterval*>& interv
   }
 }
 
-void GilTimeline::Add(int64_t start_mono_ns, int64_t end_mono_ns, int32_t tid) {
+void GilHolds::Add(int64_t start_mono_ns, int64_t end_mono_ns, int32_t tid) {
   if (!holds_.empty()) {
     start_mono_ns = std::max(start_mono_ns, holds_.back().end_mono_ns);
     if (holds_.back().tid == tid && holds_.back().end_mono_ns == start_mono_ns) {
@@ -97,7 +97,7 @@ void GilTimeline::Add(int64_t start_mono_ns, int64_t end_mono_ns, int32_t tid) {
   if (end_mono_ns > start_mono_ns) holds_.push_back({start_mono_ns, end_mono_ns, tid});
 }
 
-std::vector<GilHold> GilTimeline::HoldsBetween(int64_t from_mono_ns, int64_t to_mono_ns) const {
+std::vector<GilHold> GilHolds::HoldsBetween(int64_t from_mono_ns, int64_t to_mono_ns) const {
   std::vector<GilHold> found;
   auto hold = std::upper_bound(holds_.begin(), holds_.end(), from_mono_ns,
                                [](int64_t at, const GilHold& one) { return at < one.end_mono_ns; });
@@ -107,4 +107,4 @@ std::vector<GilHold> GilTimeline::HoldsBetween(int64_t from_mono_ns, int64_t to_
   return found;
 }
 
-}  // namespace tailspan::probe
+}  // namespace tailspan::analyze

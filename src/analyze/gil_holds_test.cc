@@ -1,8 +1,8 @@
-#include "probe/gil_timeline.h"
+#include "analyze/gil_holds.h"
 
 #include <gtest/gtest.h>
 
-namespace tailspan::probe {
+namespace tailspan::analyze {
 namespace {
 
 using model::ThreadInterval;
@@ -25,10 +25,10 @@ ThreadInterval Wait(int32_t tid, int64_t start, int64_t wake, int64_t end, int32
   return one;
 }
 
-GilTimeline Of(const std::vector<ThreadInterval>& intervals) {
+GilHolds Of(const std::vector<ThreadInterval>& intervals) {
   std::vector<const ThreadInterval*> pointers;
   for (const auto& one : intervals) pointers.push_back(&one);
-  return GilTimeline(pointers);
+  return GilHolds(pointers);
 }
 
 std::string Text(const std::vector<GilHold>& holds) {
@@ -39,34 +39,34 @@ std::string Text(const std::vector<GilHold>& holds) {
   return text;
 }
 
-TEST(GilTimeline, NoRecordsNoHolds) { EXPECT_EQ(Text(Of({}).HoldsBetween(0, 100)), ""); }
+TEST(GilHolds, NoRecordsNoHolds) { EXPECT_EQ(Text(Of({}).HoldsBetween(0, 100)), ""); }
 
-TEST(GilTimeline, AReleaseEndsItsHold) {
+TEST(GilHolds, AReleaseEndsItsHold) {
   // 10 held it until 50; 11 got it at 52 and let go at 90, woken for 12.
   const auto line = Of({Wait(11, 0, 50, 52, 10), Wait(12, 20, 90, 95, 11)});
   EXPECT_EQ(Text(line.HoldsBetween(0, 100)), "10:0-50 11:52-90 ");
   EXPECT_EQ(Text(line.HoldsBetween(60, 70)), "11:60-70 ");
 }
 
-TEST(GilTimeline, HandOverIsNobodys) {
+TEST(GilHolds, HandOverIsNobodys) {
   // 11 was woken at 50 and came onto the CPU at 80 only.
   const auto line = Of({Wait(11, 0, 50, 80, 10), Wait(12, 20, 90, 95, 11)});
   EXPECT_EQ(Text(line.HoldsBetween(20, 95)), "10:20-50 11:80-90 ");
 }
 
-TEST(GilTimeline, WakingsByInterruptsReleaseNothing) {
+TEST(GilHolds, WakingsByInterruptsReleaseNothing) {
   auto slice = Wait(11, 0, 50, 50, 0);
   slice.waker.kind = model::WakerKind::kTimer;
   EXPECT_EQ(Text(Of({slice}).HoldsBetween(0, 100)), "");
 }
 
-TEST(GilTimeline, SamplesCorrectAReleaseThatWokeNobody) {
+TEST(GilHolds, SamplesCorrectAReleaseThatWokeNobody) {
   // 10 is seen holding at 0 and 50; its release was not seen. 13 is seen from 60 on and releases at 90.
   const auto line = Of({Wait(11, 0, 0, 45, 0, 10), Wait(11, 50, 0, 55, 0, 10), Wait(11, 60, 90, 95, 13, 13)});
   EXPECT_EQ(Text(line.HoldsBetween(0, 100)), "10:0-50 13:50-90 ");
 }
 
-TEST(GilTimeline, NobodyTakesItWhileOffTheCpu) {
+TEST(GilHolds, NobodyTakesItWhileOffTheCpu) {
   // 10 holds it at 20, preempted from 15 to 40; 13 sleeps until 60, takes it uncontended and releases at 90.
   auto preempted = Wait(10, 15, 15, 40, 0);
   preempted.wait_class = model::WaitClass::kRunQueue;
@@ -76,17 +76,17 @@ TEST(GilTimeline, NobodyTakesItWhileOffTheCpu) {
   EXPECT_EQ(Text(line.HoldsBetween(20, 100)), "10:20-40 13:60-90 ");
 }
 
-TEST(GilTimeline, OrderOfRecordsDoesNotMatter) {
+TEST(GilHolds, OrderOfRecordsDoesNotMatter) {
   const auto forward = Of({Wait(11, 0, 50, 52, 10), Wait(12, 20, 90, 95, 11)});
   const auto backward = Of({Wait(12, 20, 90, 95, 11), Wait(11, 0, 50, 52, 10)});
   EXPECT_EQ(Text(forward.HoldsBetween(0, 100)), Text(backward.HoldsBetween(0, 100)));
 }
 
-TEST(GilTimeline, OtherWaitsAreIgnored) {
+TEST(GilHolds, OtherWaitsAreIgnored) {
   auto lock = Wait(11, 0, 50, 52, 10);
   lock.wait_class = model::WaitClass::kFutex;
   EXPECT_EQ(Text(Of({lock}).HoldsBetween(0, 100)), "");
 }
 
 }  // namespace
-}  // namespace tailspan::probe
+}  // namespace tailspan::analyze

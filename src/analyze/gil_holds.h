@@ -3,7 +3,8 @@
 // Two kinds of knowledge, in order of time:
 //  - a thread that wakes a waiter of the interpreter's lock has just let go of it: it held the GIL until then, and
 //  since
-//    it got it: its own last wait for it, or the previous release;
+//    it got it: its own last wait for it, or the previous release. (Blaming the last waker for the whole wait puts
+//    26-31 % of the time on the wrong thread.)
 //  - where the interpreter's layout is known, each waiter noted the holder when it began to wait. This corrects
 //  releases
 //    that woke nobody (their waiter was between two slices) and so were not seen.
@@ -17,7 +18,7 @@
 
 #include "model/kernel.h"
 
-namespace tailspan::probe {
+namespace tailspan::analyze {
 
 struct GilHold {
   int64_t start_mono_ns = 0;
@@ -26,10 +27,10 @@ struct GilHold {
 };
 
 // Immutable after construction; thread-safe.
-class GilTimeline {
+class GilHolds {
  public:
   // Takes the records of all threads of one process, in any order.
-  explicit GilTimeline(const std::vector<const model::ThreadInterval*>& intervals);
+  explicit GilHolds(const std::vector<const model::ThreadInterval*>& intervals);
 
   // The holds that lie in [from, to), clipped to it, in order of time and without overlap.
   std::vector<GilHold> HoldsBetween(int64_t from_mono_ns, int64_t to_mono_ns) const;
@@ -40,4 +41,4 @@ class GilTimeline {
   std::vector<GilHold> holds_;  // in order of time, without overlap
 };
 
-}  // namespace tailspan::probe
+}  // namespace tailspan::analyze

@@ -1,0 +1,68 @@
+#include "cli/python_status.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace tailspan::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kFilesMax = 1000;
+constexpr size_t kReasonBytesMax = 200;
+
+std::string Reason(const json& state) {
+  auto found = state.find("reason");
+  return found != state.end() && found->is_string() ? found->get<std::string>().substr(0, kReasonBytesMax) : "";
+}
+
+bool IsOn(const json& state) {
+  auto found = state.find("on");
+  return found != state.end() && found->is_boolean() && found->get<bool>();
+}
+
+// On when it is on in one process at least: helpers that use no hooked library report nothing else.
+void Merge(const std::string& signal, bool on, const std::string& reason, const char* remedy,
+           std::map<std::string, model::Capability>* out) {
+  auto [it, fresh] = out->try_emplace(signal, model::Capability{signal, on, on ? "" : reason, on ? "" : remedy});
+  if (!fresh && on) it->second = {signal, true, "", ""};
+}
+
+}  // namespace
+
+std::vector<model::Capability> ReadPythonStatus(const std::string& folder) {
+  std::map<std::string, model::Capability> found;
+  std::error_code error;
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".json" || ++files > kFilesMax) continue;
+    std::ifstream in(entry.path());
+    json status = json::parse(in, nullptr, /*allow_exceptions=*/false);
+    if (!status.is_object()) continue;
+    if (auto context = status.find("context"); context != status.end() && context->is_object()) {
+      Merge("python_thread_context", IsOn(*context), Reason(*context),
+            "python/native/build.py builds the extension for the app's interpreter", &found);
+    }
+    if (auto hooks = status.find("hooks"); hooks != status.end() && hooks->is_object()) {
+      for (const auto& [name, state] : hooks->items()) {
+        if (!state.is_object() || IsOn(state)) continue;
+        Merge("python_hook_" + name, false, Reason(state),
+              "use a version of the library that docs/python-hooks.md names", &found);
+      }
+    }
+    if (auto loop = status.find("loop"); loop != status.end() && loop->is_object() && !loop->empty()) {
+      auto ring = loop->find("ring");
+      bool on = ring != loop->end() && ring->is_boolean() && ring->get<bool>();
+      std::string reason =
+          ring != loop->end() && ring->is_string() ? ring->get<std::string>().substr(0, kReasonBytesMax) : "";
+      Merge("loop_ring", on, reason, "needs asyncio's own loop on CPython 3.10 to 3.13", &found);
+    }
+  }
+  std::vector<model::Capability> out;
+  for (auto& [signal, capability] : found) out.push_back(std::move(capability));
+  return out;
+}
+
+}  // namespace tailspan::cli

@@ -1,0 +1,245 @@
+"""`tailspan run` and `explain` as scripts use them: exit statuses, signals, bad input, a killed recorder, the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+TAILSPAN = os.environ.get("TAILSPAN", "build/release/bin/tailspan")
+HERE = pathlib.Path(__file__).parent
+ROOT = os.geteuid() == 0
+needs_root = pytest.mark.skipif(not ROOT, reason="needs root for kernel probes and mounts")
+
+
+def tailspan(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [TAILSPAN, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
+
+
+def run(tmp_path: pathlib.Path, *command: object, options: tuple[object, ...] = ("--no-explain",)) -> subprocess.CompletedProcess[str]:
+    return tailspan("run", "--out", tmp_path / "r.duckdb", *options, "--", *command)
+
+
+def one_error_line(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    lines = [line for line in result.stderr.splitlines() if "error" in line]
+    assert len(lines) == 1, result.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize("command, status", [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143)])
+def test_exit_status_is_the_commands_own(tmp_path: pathlib.Path, command: list[str], status: int) -> None:
+    assert run(tmp_path, *command).returncode == status
+
+
+def test_a_command_that_does_not_exist(tmp_path: pathlib.Path) -> None:
+    result = run(tmp_path, "no-such-command-anywhere")
+    assert result.returncode == 127
+    one_error_line(result, "no-such-command-anywhere", "not found")
+    assert not (tmp_path / "r.duckdb").exists()
+
+
+def test_a_command_that_cannot_be_executed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "data").write_text("not a program")
+    result = run(tmp_path, tmp_path / "data")
+    assert result.returncode == 126
+    one_error_line(result, "not executable")
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["explain"], ["run", "--quantile", "2", "--", "true"], ["nonsense"],
+                                       ["run", "--pid", "1", "--", "true"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    assert tailspan(*arguments).returncode == 2
+
+
+def test_help_and_version() -> None:
+    assert "tailspan 0" in tailspan("--version").stdout
+    for command in ("run", "explain", "doctor"):
+        result = tailspan(command, "--help")
+        assert result.returncode == 0 and "--" in result.stdout
+
+
+def test_a_port_that_is_taken(tmp_path: pathlib.Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run(tmp_path, "true", options=("--port", taken.getsockname()[1]))
+    assert result.returncode == 125
+    one_error_line(result, "taken")
+
+
+def test_a_file_that_is_in_the_way(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "r.duckdb").write_text("mine")
+    result = run(tmp_path, "true")
+    assert result.returncode == 125
+    assert (tmp_path / "r.duckdb").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", [None, "no database"])
+def test_explain_of_what_is_no_recording(tmp_path: pathlib.Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "x.duckdb").write_text(content)
+    result = tailspan("explain", tmp_path / "x.duckdb")
+    assert result.returncode == 1
+    one_error_line(result, "x.duckdb")
+
+
+def test_signals_reach_the_command(tmp_path: pathlib.Path) -> None:
+    script = "trap 'echo got usr1' USR1; trap 'echo got term; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "sh", "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "got usr1\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "got term\n"
+    assert process.wait(30) == 5
+
+
+def post_spans(port: int, count: int, prefix: int = 0) -> None:
+    now = time.time_ns()
+    spans = [{"traceId": f"{prefix:08x}{i:024x}", "spanId": f"{prefix + 1:04x}{i + 1:012x}", "name": "op", "kind": 2,
+              "startTimeUnixNano": str(now), "endTimeUnixNano": str(now + 1_000_000 * (i % 7 + 1))} for i in range(count)]
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/traces", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    assert urllib.request.urlopen(request, timeout=10).status == 200
+
+
+def test_a_killed_recorder_takes_nothing_with_it(tmp_path: pathlib.Path) -> None:
+    """SIGKILL to tailspan: the command goes on, and what was sent two seconds before is explained."""
+    script = "echo $OTEL_EXPORTER_OTLP_ENDPOINT; sleep 6; echo done"
+    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "sh", "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    port = int(process.stdout.readline().rsplit(":", 1)[1])
+    post_spans(port, 300)
+    time.sleep(2)
+    process.kill()
+    process.wait()
+    assert process.stdout.readline() == "done\n"
+    result = tailspan("explain", tmp_path / "r.duckdb", "--format", "json")
+    assert result.returncode in (0, 3), result.stderr
+    assert json.loads(result.stdout)["requests"] == 300
+
+
+@needs_root
+def test_a_full_disk_is_said_and_the_command_goes_on(tmp_path: pathlib.Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", mount], check=True)
+    try:
+        script = ("import json,os,sys,time,urllib.request; sys.path.insert(0, %r)\nfrom test_run import post_spans\n"
+                  "port = int(os.environ['OTEL_EXPORTER_OTLP_ENDPOINT'].rsplit(':', 1)[1])\n"
+                  "for i in range(40): post_spans(port, 2000, i)\ntime.sleep(1.5)\nprint('done')" % str(HERE))
+        result = tailspan("run", "--out", mount / "r.duckdb", "--no-explain", "--", sys.executable, "-c", script)
+        assert "done" in result.stdout
+        assert result.returncode == 125
+        assert "not whole" in result.stderr
+        explained = tailspan("explain", mount / "r.duckdb", "--format", "json")
+        assert explained.returncode in (0, 1, 3)
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    file = tmp_path_factory.mktemp("recording") / "service.duckdb"
+    result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, HERE / "service.py", 260)
+    assert result.returncode == 0, result.stderr
+    return file
+
+
+def explain(recording: pathlib.Path, *arguments: str) -> dict:
+    result = tailspan("explain", recording, "--format", "json", *arguments)
+    assert result.returncode in (0, 3), result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_answer_keeps_the_contract(recording: pathlib.Path) -> None:
+    answer = explain(recording)
+    assert answer["schema"] == "tailspan.explanation/1"
+    assert answer["operation"] == "ask" and answer["requests"] == 260 and answer["errors"] == 0
+    lines = answer["findings"] + [answer["rest"]]
+    for figure in ("typical", "tail", "excess"):
+        assert sum(line[f"{figure}_ns"] for line in lines) == answer["latency_ns"][figure]
+    assert answer["verdict"] in ("fault", "healthy", "insufficient") and answer["verdict_rule"]
+    for finding in answer["findings"]:
+        assert finding["blame"]["kind"] in "span thread process peer file cgroup device timer self none".split()
+
+
+@needs_root
+def test_the_tail_is_explained_and_the_ledger_is_whole(recording: pathlib.Path) -> None:
+    answer = explain(recording)
+    assert answer["unexplained_share"] < 0.05
+    assert answer["join"]["thread_context"] > 0.9
+    trace = answer["findings"][0]["exemplars"][0]
+    ledger = explain(recording, "--trace", trace)
+    assert ledger["schema"] == "tailspan.trace/1"
+    at_ns = 0
+    for piece in ledger["ledger"]:
+        assert piece["start_ns"] == at_ns < piece["end_ns"]
+        at_ns = piece["end_ns"]
+    assert at_ns == ledger["duration_ns"]
+
+
+@needs_root
+def test_waits_for_the_gil_are_blamed_on_its_holder(recording: pathlib.Path) -> None:
+    """Every tenth request computes 60 ms in a thread meanwhile: others' waits for the GIL name that span."""
+    found = [f for f in explain(recording, "--quantile", "0.9")["findings"] if f["cause"] == "gil"]
+    assert found and found[0]["blame"]["kind"] == "span" and found[0]["blame"]["name"] == "chunk"
+
+
+def test_unknown_trace_and_operation(recording: pathlib.Path) -> None:
+    assert tailspan("explain", recording, "--trace", "00" * 16).returncode == 1
+    assert tailspan("explain", recording, "--trace", "xyz").returncode == 2
+    assert tailspan("explain", recording, "--operation", "none such").returncode == 1
+
+
+@needs_root
+def test_dropped_records_lower_what_is_explained(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "dropped.duckdb"
+    tailspan("run", "--out", file, "--no-explain", "--drop-per-mille", 100, "--", sys.executable, HERE / "service.py", 260)
+    whole, dropped = explain(recording), explain(file)
+    assert dropped["unexplained_share"] > whole["unexplained_share"] + 0.01
+    assert dropped["loss"]["kernel_drop_on_purpose"] > 0
+
+
+@needs_root
+def test_without_privileges_spans_are_recorded_and_the_lack_is_said(tmp_path: pathlib.Path) -> None:
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.name.startswith("pytest-"):
+            parent.chmod(0o755)
+    file = tmp_path / "r.duckdb"
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", TAILSPAN, "run", "--out", str(file),
+               "--no-explain", "--", sys.executable, str(HERE / "service.py"), "220"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "spans only" in result.stderr
+    answer = explain(file)
+    assert answer["requests"] == 220
+    assert not all(answer["capabilities"].values())
+
+
+@needs_root
+def test_under_sudo_the_command_runs_as_the_caller(tmp_path: pathlib.Path) -> None:
+    import pwd
+    user = pwd.getpwnam("nobody")
+    environment = dict(os.environ, SUDO_UID=str(user.pw_uid), SUDO_GID=str(user.pw_gid), SUDO_USER="nobody")
+    arguments = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "id", "-un"]
+    result = subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=60)
+    assert result.stdout == "nobody\n"
+    assert (tmp_path / "r.duckdb").stat().st_uid == user.pw_uid
+    kept = tailspan("run", "--out", tmp_path / "k.duckdb", "--no-explain", "--as-root", "--", "id", "-un", env=environment)
+    assert kept.stdout == "root\n"
