@@ -45,7 +45,7 @@ class Meter:
     def read(self) -> dict[str, float]:
         """`ours`: the service, its recorder and the client; `others`: the rest."""
         busy_s, all_s = machine_s()
-        all_s -= self._start[1]
+        all_s = max(all_s - self._start[1], 1 / _TICKS_PER_S)
         ours_s = tree_s(*self._roots) - self._start[2]
         others_s = busy_s - self._start[0] - ours_s
         return {"ours": round(ours_s / all_s, 3), "others": round(max(0.0, others_s) / all_s, 3)}

@@ -183,7 +183,9 @@ int Child::Wait() {
   while (waitpid(pid_, &status, 0) < 0) {
     if (errno != EINTR) return 125;
   }
+  // From here on a signal is meant for tailspan alone: an interrupted explanation ends.
   g_child = 0;
+  for (int signal : kPassedOn) ::signal(signal, SIG_DFL);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
