@@ -186,6 +186,45 @@ TEST(Ledger, SocketReadIsThePeersAndRepairsAreSplit) {
             "333-334 root event_loop event loop\n334-400 root on_cpu\n");
 }
 
+// A followed peer: the wait for its answer goes on into the threads that made it.
+TEST(Ledger, FollowedPeersThreadsAreEntered) {
+  constexpr int32_t kPeer = 200;
+  RecordingBuilder r;
+  model::SocketAddress us{2, {10, 0, 0, 1}, 4000}, peer{2, {10, 0, 0, 2}, 8000};
+  r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0).Change(100, 0, 1, 0);
+  model::ProcessInfo info;
+  info.key.pid = kPeer;
+  info.comm = "chroma";
+  r.batch.processes.push_back(info);
+  r.batch.sockets.push_back({kPeer, 5, 0, 2, peer, us});
+  auto& wait = r.Wait(100, 0, 10, 90, 90, WaitClass::kSocketRecv, Cause::kNetRecv);
+  wait.target.kind = model::TargetKind::kSocket;
+  wait.target.local = us;
+  wait.target.remote = peer;
+  wait.waker.kind = model::WakerKind::kThread;
+  wait.waker.pid = kPeer;
+  wait.waker.tid = 201;
+  r.Cpu(100, 90, 110);
+  auto& lock = r.Wait(201, 0, 0, 60, 62, WaitClass::kFutex, Cause::kLock);
+  lock.pid = kPeer;
+  lock.waker.kind = model::WakerKind::kThread;
+  lock.waker.pid = kPeer;
+  lock.waker.tid = 202;
+  r.Cpu(201, 62, 95);
+  r.batch.intervals.back().pid = kPeer;
+  auto& poll = r.Wait(202, 0, 0, 20, 20, WaitClass::kPoll, Cause::kNetRecv);
+  poll.pid = kPeer;
+  auto& disk = r.Wait(202, 20, 30, 50, 50, WaitClass::kDiskRead, Cause::kDiskRead);
+  disk.pid = kPeer;
+  disk.target.kind = model::TargetKind::kFile;
+  std::snprintf(disk.target.name.data(), disk.target.name.size(), "chroma.db");
+  r.Cpu(202, 50, 65);
+  r.batch.intervals.back().pid = kPeer;
+  EXPECT_EQ(Golden(r),
+            "0-10 root on_cpu\n10-20 root net_recv chroma\n20-30 root on_cpu chroma\n30-50 root disk_read chroma.db\n"
+            "50-60 root on_cpu chroma\n60-62 root run_queue\n62-90 root on_cpu chroma\n90-100 root on_cpu\n");
+}
+
 // Two threads help one span: the path follows the one that let the waiting thread go on.
 TEST(Ledger, HelpingThreadIsFollowed) {
   RecordingBuilder r;

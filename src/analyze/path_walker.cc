@@ -193,7 +193,7 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
       bool connect = timeline_.SiteName(record.pid, record.site).find("connect") != std::string::npos;
       Cause cause = record.kind == StepKind::kIoRead ? Cause::kNetRecv : connect ? Cause::kNetConnect : Cause::kNetSend;
       Connection connection = index_.network.ConnectionOf(record.pid, record.fd, at.at_ns);
-      EmitSocketWait(timeline_.step(step).thread, connection, floor_ns, at.at_ns, at.node, cause);
+      EmitSocketWait(timeline_.step(step).thread, nullptr, connection, floor_ns, at.at_ns, at.node, cause);
       return back_to_origin();
     }
     if (record.kind == StepKind::kTimer) {

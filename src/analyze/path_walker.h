@@ -96,9 +96,11 @@ class PathWalker {
   void EmitSlice(const Slice& slice, int thread, int node);
   void EmitGil(const Slice& slice, int thread, int node);
   void EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node);
-  // `loop_thread` is where the descriptor is polled, -1 when the waiting thread sleeps in the socket itself.
-  void EmitSocketWait(int loop_thread, const Connection& connection, int64_t from_ns, int64_t to_ns, int node,
-                      model::Cause cause);
+  // `loop_thread` is where the descriptor is polled, -1 when the waiting thread sleeps in the socket itself; then
+  // `sleep` is that wait.
+  void EmitSocketWait(int loop_thread, const model::ThreadInterval* sleep, const Connection& connection,
+                      int64_t from_ns, int64_t to_ns, int node, model::Cause cause);
+  void EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, const model::Blame& peer, int depth);
   void EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node);
   void EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node);
 

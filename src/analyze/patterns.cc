@@ -11,6 +11,8 @@ using model::Cause;
 constexpr BlameKind kAny = BlameKind::kNone;
 
 constexpr Pattern kPatterns[] = {
+    {Cause::kOnCpu, BlameKind::kProcess, "slow-peer", "waits for {}, which computes",
+     "profile {}; ask it for less, cache its answers, or give it more CPU", "which function of {} was on the CPU"},
     {Cause::kOnCpu, kAny, "own-cpu", "computes",
      "profile this step; cache its result, make its input smaller, or move it to another process",
      "which function was on the CPU (CPU sampling with Python frames)"},

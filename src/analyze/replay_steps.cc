@@ -34,6 +34,12 @@ bool KeepsLoop(Cause cause) {
 
 bool IsWork(Cause cause) { return cause == Cause::kOnCpu || cause == Cause::kGc; }
 
+// A followed peer's work is a delay to us: it holds neither our loop nor our GIL.
+Cause ReplayedAs(const LedgerPiece& piece) {
+  bool of_peer = piece.cause == Cause::kOnCpu && piece.blame.kind == model::BlameKind::kProcess;
+  return of_peer ? Cause::kNetRecv : piece.cause;
+}
+
 struct PathInfo {
   bool loop = false, gil = false, executor = false;
   uint16_t name = 0;                                                              // index into ReplayPlan::names
@@ -112,7 +118,7 @@ class Planner {
           break;
       }
       if (!model::IsContention(piece.cause)) {
-        demand[{of[piece.path], piece.cause}] += static_cast<double>(piece.end_ns - piece.start_ns);
+        demand[{of[piece.path], ReplayedAs(piece)}] += static_cast<double>(piece.end_ns - piece.start_ns);
       }
     }
     for (const auto& [key, ns] : demand) {
@@ -193,7 +199,7 @@ class Planner {
     std::map<std::pair<uint32_t, Cause>, double> demand;
     if (options_.cap_demands) {
       for (const LedgerPiece& piece : ledger.pieces) {
-        demand[{path_of_[t][piece.path], piece.cause}] += static_cast<double>(piece.end_ns - piece.start_ns);
+        demand[{path_of_[t][piece.path], ReplayedAs(piece)}] += static_cast<double>(piece.end_ns - piece.start_ns);
       }
     }
     held_executor_ = held_loop_ = false;
@@ -201,14 +207,15 @@ class Planner {
     for (const LedgerPiece& piece : ledger.pieces) {
       const uint32_t id = path_of_[t][piece.path];
       const PathInfo& path = paths_[id];
-      Hold(path, path.loop && KeepsLoop(piece.cause), model::IsContention(piece.cause));
-      if (model::IsContention(piece.cause)) continue;
+      const Cause cause = ReplayedAs(piece);
+      Hold(path, path.loop && KeepsLoop(cause), model::IsContention(cause));
+      if (model::IsContention(cause)) continue;
       double ns = static_cast<double>(piece.end_ns - piece.start_ns);
       if (options_.cap_demands) {
-        const double cap = path.cap_ns[static_cast<size_t>(piece.cause)], all = demand[{id, piece.cause}];
+        const double cap = path.cap_ns[static_cast<size_t>(cause)], all = demand[{id, cause}];
         if (all > cap) ns *= cap / all;
       }
-      Append({IsWork(piece.cause) ? StepKind::kWork : StepKind::kDelay, path.gil, 0, path.name, std::llround(ns)});
+      Append({IsWork(cause) ? StepKind::kWork : StepKind::kDelay, path.gil, 0, path.name, std::llround(ns)});
     }
     Hold(PathInfo{}, false, false);
   }

@@ -327,6 +327,20 @@ std::vector<Slice> Timeline::Slices(int thread, int64_t from_ns, int64_t to_ns) 
   return out;
 }
 
+const ThreadInterval* Timeline::SleepEndedIn(int thread, int64_t from_ns, int64_t to_ns) const {
+  const auto& list = this->thread(thread).intervals;
+  auto it = std::upper_bound(list.begin(), list.end(), to_ns, [](int64_t value, const ThreadInterval* interval) {
+    return value < interval->window_start_mono_ns;
+  });
+  while (it != list.begin()) {
+    const ThreadInterval& interval = **--it;
+    if (interval.wait_end_mono_ns <= from_ns) return nullptr;
+    bool slept = interval.wait_class == WaitClass::kPoll || interval.wait_class == WaitClass::kSocketRecv;
+    if (slept && interval.wake_mono_ns > from_ns && interval.wake_mono_ns <= to_ns) return &interval;
+  }
+  return nullptr;
+}
+
 const model::ProcessInfo* Timeline::Process(int32_t pid) const {
   auto it = processes_.find(pid);
   return it == processes_.end() ? nullptr : it->second;

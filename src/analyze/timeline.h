@@ -75,6 +75,8 @@ class Timeline {
   model::SpanId SpanAtEnd(int step) const;
   // What the kernel saw of the thread over [from, to), in order, without gap. kUnknown where no record tells.
   std::vector<Slice> Slices(int thread, int64_t from_ns, int64_t to_ns) const;
+  // The thread's last sleep that ended in (from, to], null when it did not sleep.
+  const model::ThreadInterval* SleepEndedIn(int thread, int64_t from_ns, int64_t to_ns) const;
   const model::ProcessInfo* Process(int32_t pid) const;
   const std::string& SiteName(int32_t pid, uint16_t index) const;
 
