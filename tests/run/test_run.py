@@ -108,7 +108,7 @@ def test_signals_reach_the_command(tmp_path: pathlib.Path) -> None:
 
 def post_spans(port: int, count: int, prefix: int = 0) -> None:
     now = time.time_ns()
-    spans = [{"traceId": f"{prefix:08x}{i:024x}", "spanId": f"{prefix + 1:04x}{i + 1:012x}", "name": "op", "kind": 2,
+    spans = [{"traceId": f"{prefix:08x}{i + 1:024x}", "spanId": f"{prefix + 1:04x}{i + 1:012x}", "name": "op", "kind": 2,
               "startTimeUnixNano": str(now), "endTimeUnixNano": str(now + 1_000_000 * (i % 7 + 1))} for i in range(count)]
     body = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/traces", json.dumps(body).encode(),
