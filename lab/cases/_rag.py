@@ -31,11 +31,9 @@ def asks(
         plan: list[Request] = []
         for n in range(requests):
             body = {"question": rng.choice(questions), "like": rng.sample(range(PASSAGES), like)}
+            plan.append(Request("/ask", body))
             if n in upload_at:
-                body["document"] = corpus.document(upload_bytes, seed=n)
-                plan.append(Request("/ask", body, ("upload",)))
-            else:
-                plan.append(Request("/ask", body))
+                plan.append(Request("/upload", {"question": "", "document": corpus.document(upload_bytes, seed=n)}))
             if rng.random() < 1 / ANSWER_ONE_IN:
                 plan.append(Request("/answer", {"question": rng.choice(questions)}))
         return plan

@@ -1,6 +1,6 @@
-"""A few requests upload a long document. It is chunked in a worker thread by
-pure Python, which holds the GIL: the loop and every other request's retrieval
-wait for it."""
+"""Now and then somebody uploads a document. It is chunked in a worker thread by
+pure Python, which holds the GIL: the loop and every request's retrieval wait for
+it. Uploads are an operation of their own, POST /upload."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ CASE = Case(
     name="gil",
     summary="uploads are chunked by pure Python in a worker thread; all others wait for the GIL",
     rate_rps=25,
-    workload=_rag.asks(upload_one_in=400, upload_bytes=750_000),
+    workload=_rag.asks(upload_one_in=150, upload_bytes=300_000),
     accept=Accept("fault", causes=("gil",), spans=_rag.SPANS, blames=(("span", "chunk"),)),
     hit=waited_for_a_chunker,
-    carrier="upload",
     hit_share=(0.03, 0.10),
 )

@@ -1,4 +1,4 @@
-"""The web service: POST /ask finds passages, POST /answer asks the model too.
+"""The web service: POST /ask finds passages, POST /answer asks the model too, POST /upload takes a document in.
 
 Environment: LAB_DATA (data folder), LAB_CHROMA (host:port), LAB_LLM (base URL),
 LAB_READY (file that gets our URL), and what tracing.py, truth_log.py and
@@ -80,8 +80,12 @@ def create_app() -> FastAPI:
 
     @tracing.operation("POST /ask")
     async def ask_root(question: Question) -> list[str]:
-        ask = await retrieval.chunk(Ask(question.question, question.like, question.document))
+        ask = Ask(question.question, question.like, None)
         return [d.page_content for d in await retrieval.chain.ainvoke(ask)]
+
+    @tracing.operation("POST /upload")
+    async def upload_root(question: Question) -> int:
+        return len((await retrieval.chunk(Ask("", [], question.document))).chunks)
 
     @tracing.operation("POST /answer")
     async def answer_root(question: Question) -> str:
@@ -93,6 +97,11 @@ def create_app() -> FastAPI:
     async def ask(question: Question, x_request_id: str | None = Header(None)) -> dict[str, Any]:
         with truth.request(x_request_id):
             return {"passages": await ask_root(question)}
+
+    @app.post("/upload")
+    async def upload(question: Question, x_request_id: str | None = Header(None)) -> dict[str, Any]:
+        with truth.request(x_request_id):
+            return {"chunks": await upload_root(question)}
 
     @app.post("/answer")
     async def answer(question: Question, x_request_id: str | None = Header(None)) -> dict[str, Any]:

@@ -21,11 +21,10 @@ from .network import Link
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a plan; tags are the load's own notes (never sent)."""
+    """One request of a plan."""
 
     path: str
     body: dict[str, Any]
-    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,7 @@ class Case:
     """One scored situation. `hit(row, rows, evidence)` says from the lab's own
     truth whether the fault struck a request; rows carry the client's times and,
     under `service`, the service's own log of that request.
-    Requests with the tag `carrier` bring the fault to others; being slow by their
-    own work, they count neither as hit nor as the rest."""
+    `rows` are all operations'; only those of `operation` are judged."""
 
     name: str
     summary: str
@@ -144,7 +142,6 @@ class Case:
     env: dict[str, str] = field(default_factory=dict)
     fault: Callable[[], Fault] = Fault
     hit: Hit = no_hits
-    carrier: str | None = None
     hit_share: tuple[float, float] | None = None
 
 

@@ -75,7 +75,7 @@ class OpenLoop:
         self.lags_ms: list[float] = []
 
     async def _one(self, request: dict[str, Any], head: bytes, body: bytes, intended_ns: int) -> None:
-        row = {"id": request["id"], "path": request["path"], "tags": request["tags"],
+        row = {"id": request["id"], "path": request["path"],
                "intended_mono_ns": intended_ns, "sent_mono_ns": time.monotonic_ns()}
         try:
             exchange = self._connections.exchange(head, body)

@@ -157,7 +157,7 @@ class Session:
         for n, request in enumerate(self._case.workload(rng, count)):
             at_s += rng.expovariate(rate_rps)
             requests.append({"id": f"{self._seed}-{n}", "at_s": at_s, "path": request.path,
-                             "body": request.body, "tags": list(request.tags)})
+                             "body": request.body})
         start_ns = time.monotonic_ns() + int(2e9)
         plan = {"url": ready["url"], "start_mono_ns": start_ns, "requests": requests}
         path = self.folder / "plan.json"
@@ -176,7 +176,7 @@ class Session:
 
     def _judge(self) -> dict[str, Any]:
         client = self.folder / "client.json"
-        rows = truth.join(client, self.folder / "service.jsonl", self._case.operation)
+        rows = truth.join(client, self.folder / "service.jsonl")
         check = json.loads(client.read_text())["client"]
         told = truth.judge(self._case, rows, self._fault.evidence, check)
         (self.folder / "truth.json").write_text(json.dumps(told, indent=1))

@@ -39,15 +39,14 @@ def overlap_ms(one: dict[str, Any], start_ns: int, end_ns: int) -> float:
     return 1e-6 * max(0, common)
 
 
-def join(client: Path, service_log: Path, operation: str) -> list[Row]:
-    """The operation's rows in arrival order, failed requests too."""
+def join(client: Path, service_log: Path) -> list[Row]:
+    """All requests' rows in arrival order, failed ones too."""
     answers = json.loads(client.read_text())["rows"]
     log = {}
     for line in service_log.read_text().splitlines():
         entry = json.loads(line)
         log[entry["id"]] = entry
-    path = operation.split()[-1]
-    rows = [{**r, "service": log.get(r["id"])} for r in answers if r["path"] == path]
+    rows = [{**r, "service": log.get(r["id"])} for r in answers]
     return sorted(rows, key=lambda r: r["intended_mono_ns"])
 
 
@@ -62,20 +61,22 @@ def quantiles_ms(values: list[float]) -> dict[str, float]:
 
 def judge(case: Case, rows: list[Row], evidence: dict[str, Any], client: dict[str, Any]) -> dict[str, Any]:
     """The run's truth: who was hit, how it shows, and why the run is void, if it is."""
-    good = [r for r in rows if r["status"] == 200 and r["service"]]
-    judged = [r for r in good if case.carrier not in r["tags"]]
+    everyone = [r for r in rows if r["status"] == 200 and r["service"]]
+    path = case.operation.split()[-1]
+    rows = [r for r in rows if r["path"] == path]
+    judged = [r for r in everyone if r["path"] == path]
     latency = {r["id"]: 1e-6 * (r["end_mono_ns"] - r["intended_mono_ns"]) for r in judged}
-    hits = {r["id"] for r in judged if case.hit(r, good, evidence)}
+    hits = {r["id"] for r in judged if case.hit(r, everyone, evidence)}
     others = [latency[i] for i in latency if i not in hits]
     slowest = sorted(latency, key=latency.__getitem__)[-max(1, len(latency) // 100):]
     struck = [latency[i] for i in hits]
     void = [f"the client was the bottleneck: {reason}" for reason in client["bottleneck"]]
-    if len(rows) - len(good) > ERROR_SHARE_MAX * len(rows):
-        void.append(f"{len(rows) - len(good)} of {len(rows)} requests failed")
+    if len(rows) - len(judged) > ERROR_SHARE_MAX * len(rows):
+        void.append(f"{len(rows) - len(judged)} of {len(rows)} requests failed")
     others_cpu = evidence["cpu"]["others"]
     if others_cpu > OTHERS_CPU_SHARE_MAX:
         void.append(f"others used {100 * others_cpu:.0f} % of the machine")
-    share = len(hits) / max(1, len(good))
+    share = len(hits) / max(1, len(judged))
     tail_share = len(hits.intersection(slowest)) / len(slowest)
     if case.hit_share is not None:
         low, high = case.hit_share
@@ -88,8 +89,7 @@ def judge(case: Case, rows: list[Row], evidence: dict[str, Any], client: dict[st
             void.append(f"a typical hit was only {slowdown:.1f} times as slow as the rest")
     return {
         "requests": len(rows),
-        "failed": len(rows) - len(good),
-        "carriers": len(good) - len(judged),
+        "failed": len(rows) - len(judged),
         "hit": len(hits),
         "hit_share": round(share, 4),
         "hits_in_slowest_1_percent": round(tail_share, 3),

@@ -54,7 +54,7 @@ void AddWindow(const ThreadInterval& interval, int64_t from_ns, int64_t to_ns, s
   for (size_t k = 0; k < interval.short_ns.size(); ++k) {
     auto wait_class = static_cast<WaitClass>(k);
     Slice::Kind kind = wait_class == WaitClass::kRunQueue ? Slice::Kind::kRunnable : Slice::Kind::kBlocked;
-    add(kind, CauseOfClass(wait_class), interval.short_ns[k]);
+    add(kind, model::CauseOfClass(wait_class), interval.short_ns[k]);
   }
   if (known < window) parts.push_back({Slice::Kind::kUnknown, Cause::kUnexplained, window - known});
   bool summed = parts.size() > 1;
@@ -102,42 +102,6 @@ void AddGilEpisode(const ThreadInterval& interval, bool from, bool into, int64_t
 }
 
 }  // namespace
-
-Cause CauseOfClass(WaitClass wait_class) {
-  switch (wait_class) {
-    case WaitClass::kRunQueue:
-      return Cause::kRunQueue;
-    case WaitClass::kThrottled:
-      return Cause::kCpuThrottled;
-    case WaitClass::kGil:
-      return Cause::kGil;
-    case WaitClass::kFutex:
-      return Cause::kLock;
-    case WaitClass::kPoll:
-    case WaitClass::kSocketRecv:
-      return Cause::kNetRecv;
-    case WaitClass::kSocketSend:
-      return Cause::kNetSend;
-    case WaitClass::kConnect:
-      return Cause::kNetConnect;
-    case WaitClass::kPipe:
-      return Cause::kIpc;
-    case WaitClass::kSleep:
-      return Cause::kSleep;
-    case WaitClass::kPageFault:
-      return Cause::kPageFault;
-    case WaitClass::kDiskRead:
-      return Cause::kDiskRead;
-    case WaitClass::kDiskWrite:
-      return Cause::kDiskWrite;
-    case WaitClass::kChild:
-      return Cause::kChildProcess;
-    case WaitClass::kStopped:
-      return Cause::kStopped;
-    default:
-      return Cause::kUnexplained;
-  }
-}
 
 Timeline::Timeline(const model::RecordBatch& batch) : batch_(batch) {
   for (const model::ProcessInfo& process : batch.processes) processes_[process.key.pid] = &process;

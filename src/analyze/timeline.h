@@ -95,7 +95,4 @@ class Timeline {
   std::unordered_map<uint64_t, const std::string*> sites_;
 };
 
-// Cause of a wait summed under a class.
-model::Cause CauseOfClass(model::WaitClass wait_class);
-
 }  // namespace tailspan::analyze

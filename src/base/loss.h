@@ -43,8 +43,8 @@ enum class Severity {
     "end before start, or a time far from now; the span was kept and marked")                                         \
   X(SpanIncomplete, "span_incomplete", kDataLoss, "a run started and never ended")                                    \
   X(SpanParentMissing, "span_parent_missing", kInfo, "a parent never came; the span hangs under its root")            \
-  X(SpanContextLeaked, "span_context_leaked", kInfo,                                                                        \
-    "a server span hung under a request that had ended (a kept-alive connection's context); it is a root of its own")        \
+  X(SpanContextLeaked, "span_context_leaked", kInfo,                                                                  \
+    "a server span hung under a request that had ended (a kept-alive connection's context); it is a root of its own") \
   X(SpanParentCycle, "span_parent_cycle", kBadInput, "parents form a circle; it was cut")                             \
   X(TraceTooLarge, "trace_too_large", kDataLoss, "a trace has more spans than the limit; the rest was left out")      \
   X(TraceTooDeep, "trace_too_deep", kInfo, "a trace is nested deeper than the limit; deeper spans were joined to it") \

@@ -12,12 +12,14 @@ namespace tailspan::model {
 #define TAILSPAN_CAUSES(X)                                                                                         \
   X(OnCpu, "on_cpu")                                                                                               \
   X(RunQueue, "run_queue")                                                                                         \
-  X(CpuThrottled, "cpu_throttled") X(Gil, "gil") X(Lock, "lock") X(EventLoop, "event_loop") X(Queue, "queue")      \
-      X(PageFault, "page_fault") X(DiskRead, "disk_read") X(DiskWrite, "disk_write") X(NetConnect, "net_connect")  \
-          X(Dns, "dns") X(NetSend, "net_send") X(NetRecv, "net_recv") X(NetEdge, "net_edge")                       \
-              X(Retransmit, "retransmit") X(GpuSync, "gpu_sync") X(GpuCopy, "gpu_copy") X(GpuLaunch, "gpu_launch") \
-                  X(Gc, "gc") X(Sleep, "sleep") X(Ipc, "ipc") X(ChildProcess, "child_process")                     \
-                      X(IrqSteal, "irq_steal") X(Stopped, "stopped") X(Unexplained, "unexplained")
+  X(CpuThrottled, "cpu_throttled")                                                                                 \
+  X(Gil, "gil")                                                                                                    \
+  X(Lock, "lock") X(EventLoop, "event_loop") X(Queue, "queue") X(PageFault, "page_fault") X(DiskRead, "disk_read") \
+      X(DiskWrite, "disk_write") X(NetConnect, "net_connect") X(Dns, "dns") X(NetSend, "net_send")                 \
+          X(NetRecv, "net_recv") X(NetEdge, "net_edge") X(Retransmit, "retransmit") X(GpuSync, "gpu_sync")         \
+              X(GpuCopy, "gpu_copy") X(GpuLaunch, "gpu_launch") X(Gc, "gc") X(Sleep, "sleep") X(Ipc, "ipc")        \
+                  X(ChildProcess, "child_process") X(IrqSteal, "irq_steal") X(Stopped, "stopped")                  \
+                      X(Unexplained, "unexplained")
 
 enum class Cause : uint8_t {
 #define X(id, name) k##id,

@@ -13,4 +13,43 @@ std::string ToText(const SocketAddress& address) {
                                     : fmt::format("{}:{}", text, address.port);
 }
 
+Cause CauseOfClass(WaitClass wait_class) {
+  switch (wait_class) {
+    case WaitClass::kRunQueue:
+      return Cause::kRunQueue;
+    case WaitClass::kThrottled:
+      return Cause::kCpuThrottled;
+    case WaitClass::kGil:
+      return Cause::kGil;
+    case WaitClass::kFutex:
+      return Cause::kLock;
+    case WaitClass::kSocketRecv:
+      return Cause::kNetRecv;
+    case WaitClass::kSocketSend:
+      return Cause::kNetSend;
+    case WaitClass::kConnect:
+      return Cause::kNetConnect;
+    case WaitClass::kPipe:
+      return Cause::kIpc;
+    case WaitClass::kSleep:
+      return Cause::kSleep;
+    case WaitClass::kPageFault:
+      return Cause::kPageFault;
+    case WaitClass::kDiskRead:
+      return Cause::kDiskRead;
+    case WaitClass::kDiskWrite:
+      return Cause::kDiskWrite;
+    case WaitClass::kChild:
+      return Cause::kChildProcess;
+    case WaitClass::kStopped:
+      return Cause::kStopped;
+    case WaitClass::kNone:
+    case WaitClass::kPoll:
+    case WaitClass::kOther:
+    case WaitClass::kCount:
+      return Cause::kUnexplained;
+  }
+  return Cause::kUnexplained;
+}
+
 }  // namespace tailspan::model

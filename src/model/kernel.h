@@ -36,6 +36,10 @@ enum class WaitClass : uint8_t {
   kCount,
 };
 
+// Of a sum of short waits, for which only the class is kept. Poll and other stay unexplained: what was waited for is
+// not known.
+Cause CauseOfClass(WaitClass wait_class);
+
 enum class TargetKind : uint8_t {
   kNone,
   kFutex,
@@ -96,7 +100,7 @@ struct ThreadInterval {
 
   // The window [window_start, wait_start).
   int64_t window_start_mono_ns = 0;
-  int64_t on_cpu_ns = 0;      // measured between switch-in and switch-out
+  int64_t on_cpu_ns = 0;  // measured between switch-in and switch-out
   // Growth of the scheduler's sum_exec_runtime over the window, the independent book; -1 where it could not be read. It
   // starts a turn at the waking that preempts, so it may exceed on_cpu_ns by the time from that waking to the switch.
   int64_t kernel_run_ns = 0;

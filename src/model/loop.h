@@ -26,11 +26,11 @@ struct LoopStep {
   // The step that made this one ready, that armed the timer, or submitted the job; 0 the poll, or unknown. See
   // PlainThreadOf for code that ran in no step.
   uint64_t waker_step_id = 0;
-  SpanId waker_span_id = 0;    // the span current in the waker at that instant
-  uint64_t task = 0;           // identity of the task while it lives; 0 when the handle is no task's
+  SpanId waker_span_id = 0;  // the span current in the waker at that instant
+  uint64_t task = 0;         // identity of the task while it lives; 0 when the handle is no task's
   StepKind kind = StepKind::kSoon;
-  uint16_t site = 0;   // index into the process's LoopSite table: the code that made it ready
-  int32_t fd = -1;     // for I/O kinds
+  uint16_t site = 0;         // index into the process's LoopSite table: the code that made it ready
+  int32_t fd = -1;           // for I/O kinds
   SpanId span_id = 0;        // the thread's from start to end, but for the changes within it
   SpanId outer_span_id = 0;  // the thread's again from end on
   int64_t ready_mono_ns = 0;

@@ -15,10 +15,6 @@ model::WaitClass ClassOf(const WireWaitFacts& facts);
 // Of the blocked part of the wait.
 model::Cause CauseOf(const WireWait& wait);
 
-// Of a sum of short waits, for which only the class is kept. Poll and other stay unexplained: what was waited for is
-// not known.
-model::Cause CauseOfClass(model::WaitClass wait_class);
-
 model::WakerKind WakerKindOf(const WireWaker& waker);
 
 model::WaitTarget TargetOf(const WireWait& wait);

@@ -138,10 +138,10 @@ TEST(Classify, CauseByHandMadeTable) {
 }
 
 TEST(Classify, ShortWaitsOfUnknownTargetsStayUnexplained) {
-  EXPECT_EQ(CauseOfClass(WaitClass::kPoll), Cause::kUnexplained);
-  EXPECT_EQ(CauseOfClass(WaitClass::kOther), Cause::kUnexplained);
-  EXPECT_EQ(CauseOfClass(WaitClass::kGil), Cause::kGil);
-  EXPECT_EQ(CauseOfClass(WaitClass::kThrottled), Cause::kCpuThrottled);
+  EXPECT_EQ(model::CauseOfClass(WaitClass::kPoll), Cause::kUnexplained);
+  EXPECT_EQ(model::CauseOfClass(WaitClass::kOther), Cause::kUnexplained);
+  EXPECT_EQ(model::CauseOfClass(WaitClass::kGil), Cause::kGil);
+  EXPECT_EQ(model::CauseOfClass(WaitClass::kThrottled), Cause::kCpuThrottled);
 }
 
 TEST(Classify, Waker) {

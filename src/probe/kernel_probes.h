@@ -62,8 +62,8 @@ class KernelProbes {
 
   // Takes in all threads that the process has. kNotFound when it is gone.
   base::Status FollowProcess(int32_t pid);
-  // Adds to what is known of the process: what is unknown in `layout` stays as it was. Drain finds layouts by itself; this
-  // is for callers who know more.
+  // Adds to what is known of the process: what is unknown in `layout` stays as it was. Drain finds layouts by itself;
+  // this is for callers who know more.
   base::Status SetProcessLayout(int32_t pid, const ProcessLayout& layout);
 
   // Appends everything the kernel told since the last call, and keeps the layouts of new processes up to date. Returns

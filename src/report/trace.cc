@@ -152,9 +152,9 @@ void Pieces(const TraceLedger& ledger, const TextStyle& style, std::string* out)
       ++hidden;
       continue;
     }
-    std::string line = fmt::format(
-        "{:>10}{:>10}{} {:<14} {} {}", DurationText(static_cast<double>(piece.start_ns)), DurationText(LengthOf(piece)),
-        piece.summed ? "~" : " ", model::CauseName(piece.cause), SpanOf(ledger, piece), BlameNote(piece));
+    std::string line = fmt::format("{:>10}{:>10}{} {:<14} {} {}", DurationText(static_cast<double>(piece.start_ns)),
+                                   DurationText(LengthOf(piece)), piece.summed ? "~" : " ",
+                                   model::CauseName(piece.cause), SpanOf(ledger, piece), BlameNote(piece));
     while (line.back() == ' ') line.pop_back();
     *out += FitText(line, style.width, false) + "\n";
   }

@@ -131,13 +131,13 @@ INLINE struct file* FileOf(struct task_struct* task, s32 fd) {
 }
 
 // The hot way to the file's kind: direct loads where the kernel's types allow it.
-INLINE u16 ModeOf(struct task_struct *task, s32 fd) {
-  struct file *file = 0;
-  struct files_struct *files = task->files;
+INLINE u16 ModeOf(struct task_struct* task, s32 fd) {
+  struct file* file = 0;
+  struct files_struct* files = task->files;
   if (!files) return 0;
-  struct fdtable *table = files->fdt;
+  struct fdtable* table = files->fdt;
   if (fd < 0 || (u32)fd >= table->max_fds) return 0;
-  struct file **array = table->fd;
+  struct file** array = table->fd;
   if (bpf_probe_read_kernel(&file, sizeof(file), array + fd) || !file) return 0;
   return BPF_CORE_READ(file, f_inode, i_mode);
 }

@@ -1,0 +1,105 @@
+// The part of PathWalker that explains waits on sockets, and goes on into followed peers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyze/path_walker.h"
+
+namespace tailspan::analyze {
+
+using model::Blame;
+using model::BlameKind;
+using model::Cause;
+using model::ThreadInterval;
+using model::WakerKind;
+
+void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, const Connection& connection,
+                                int64_t from_ns, int64_t to_ns, int node, Cause cause) {
+  from_ns = std::max(from_ns, lo_ns_);
+  if (to_ns <= from_ns) return;
+  Blame peer{
+      BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(connection.remote), "socket", 0.95, {}, 0};
+  if (!connection.known()) peer = {BlameKind::kPeer, "unknown peer", {}, "descriptor", 0.4, {}, 0};
+  if (cause != Cause::kNetRecv || !connection.known()) {
+    Emit(from_ns, to_ns, node, cause, std::move(peer));
+    return;
+  }
+  int64_t ready_ns = index_.network.ReadyAt(connection, from_ns, to_ns);
+  Repair repair = index_.network.RepairIn(connection, from_ns, to_ns);
+  if (ready_ns && repair.end_ns > repair.start_ns) ready_ns = std::max(ready_ns, repair.end_ns);
+  int64_t arrived_ns = ready_ns ? ready_ns : to_ns;
+  // After the data had arrived the loop was busy elsewhere, or on its way out of its poll.
+  if (loop_thread < 0) arrived_ns = to_ns;
+  EmitLoopBusy(loop_thread, arrived_ns, to_ns, node);
+  if (repair.end_ns > repair.start_ns) {
+    repair.end_ns = std::min(repair.end_ns, arrived_ns);
+    Emit(repair.end_ns, arrived_ns, node, cause, peer);
+    Blame lossy = peer;
+    lossy.how = "tcp_retransmit_skb on this connection";
+    Emit(repair.start_ns, repair.end_ns, node, Cause::kRetransmit, std::move(lossy), false, repair.evidence);
+    Emit(from_ns, repair.start_ns, node, cause, std::move(peer));
+    return;
+  }
+  // A followed peer's thread that woke us by its answer: the wait goes on into what that thread did.
+  if (!sleep && loop_thread >= 0) sleep = timeline_.SleepEndedIn(loop_thread, from_ns, to_ns);
+  int32_t peer_pid = index_.network.PeerPid(connection);
+  if (sleep && peer_pid && sleep->waker.pid == peer_pid && sleep->waker.kind == WakerKind::kThread) {
+    int thread = timeline_.FindThread({sleep->waker.pid, sleep->waker.tid});
+    int64_t sent_ns = std::clamp(std::min(arrived_ns, sleep->wake_mono_ns), from_ns, arrived_ns);
+    if (thread >= 0) {
+      Emit(sent_ns, arrived_ns, node, cause, peer);
+      EmitPeer(thread, from_ns, sent_ns, node, peer, 1);
+      return;
+    }
+  }
+  Emit(from_ns, arrived_ns, node, cause, std::move(peer));
+}
+
+// What a thread of a followed peer did while we waited for its answer, booked on the span that waits. Its waits for
+// another of its threads go on there; where it waited for the network itself (our request on its way, a peer of its
+// own), and where nothing is recorded, it is the peer's: net_recv.
+void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, const Blame& peer, int depth) {
+  const ThreadLine& line = timeline_.thread(thread);
+  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
+    if (slice->kind == Slice::Kind::kRunnable) {
+      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed,
+           "in the peer " + peer.name);
+      continue;
+    }
+    if (slice->kind == Slice::Kind::kOnCpu) {
+      Emit(slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
+           {BlameKind::kProcess,
+            peer.name,
+            fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
+            "thread that answered",
+            0.9,
+            {},
+            0},
+           slice->summed);
+      continue;
+    }
+    bool by_thread = slice->kind == Slice::Kind::kBlocked && !slice->summed &&
+                     slice->interval->waker.kind == WakerKind::kThread &&
+                     slice->end_ns == slice->interval->wake_mono_ns;
+    if (by_thread && slice->cause == Cause::kLock && slice->interval->waker.pid == line.key.pid) {
+      int next = timeline_.FindThread({slice->interval->waker.pid, slice->interval->waker.tid});
+      if (next >= 0 && next != thread && depth < index_.options.follow_depth_max) {
+        EmitPeer(next, slice->start_ns, slice->end_ns, node, peer, depth + 1);
+        continue;
+      }
+    }
+    bool of_its_own =
+        slice->kind == Slice::Kind::kBlocked &&
+        (slice->cause == Cause::kPageFault || slice->cause == Cause::kDiskRead || slice->cause == Cause::kDiskWrite ||
+         slice->cause == Cause::kStopped || slice->cause == Cause::kSleep);
+    if (of_its_own) {
+      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed,
+           "in the peer " + peer.name);
+    } else {
+      Emit(slice->start_ns, slice->end_ns, node, Cause::kNetRecv, peer);
+    }
+  }
+}
+
+}  // namespace tailspan::analyze
