@@ -32,6 +32,7 @@ const std::unordered_map<std::string_view, SpanType>& KindWords() {
       {"embeddings", SpanType::kEmbedding},
       {"tool", SpanType::kTool},
       {"execute_tool", SpanType::kTool},
+      {"execute_task", SpanType::kChain},
       {"function", SpanType::kTool},
       {"chain", SpanType::kChain},
       {"workflow", SpanType::kChain},

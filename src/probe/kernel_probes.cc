@@ -192,10 +192,6 @@ Status KernelProbes::State::TryOptional(const OptionalSignal& signal, const Kern
   if (std::find(options.signals_off.begin(), options.signals_off.end(), signal.name) != options.signals_off.end() ||
       (signal.is_cpu_clock && options.sample_hz == 0))
     return base::Error{base::Code::kUnavailable, "switched off by an option", 0};
-  if (signal.name == kFaultAddress && std::any_of(capabilities.begin(), capabilities.end(), [](const auto& capability) {
-        return capability.signal == kFaultFile && capability.on;
-      }))
-    return base::Error{base::Code::kUnavailable, "not needed: page_fault_file tells more", 0};
   size_t elf_bytes = 0;
   const void* elf = signal.elf(&elf_bytes);
   auto loaded =
@@ -216,8 +212,13 @@ void KernelProbes::State::SetCapability(const std::string& signal, const Status&
 }
 
 void KernelProbes::State::LoadOptional(const KernelProbesOptions& options) {
-  for (const OptionalSignal& signal : kOptionalSignals)
+  for (const OptionalSignal& signal : kOptionalSignals) {
+    const bool has_file = std::any_of(capabilities.begin(), capabilities.end(), [](const auto& capability) {
+      return capability.signal == kFaultFile && capability.on;
+    });
+    if (has_file && signal.name == kFaultAddress) continue;  // the file tells more: no lack to report
     SetCapability(signal.name, TryOptional(signal, options), signal.remedy);
+  }
 }
 
 uint64_t KernelProbes::State::Counter(uint32_t counter) const {

@@ -187,10 +187,11 @@ class TextReport {
     }
     for (const std::string& note : e_.notes) Wrapped("Note: ", note);
     for (const auto& [name, count] : e_.loss) {
+      if (count == 0) continue;
       const auto loss = base::LossByName(name);
-      if (count > 0)
-        Wrapped("Lost: ",
-                fmt::format("{} {}{}", name, count, loss ? fmt::format(" ({})", base::Describe(*loss).remedy) : ""));
+      const bool by_design = loss && base::Describe(*loss).severity == base::Severity::kInfo;
+      const std::string remedy = loss ? fmt::format(" ({})", base::Describe(*loss).remedy) : "";
+      Wrapped(by_design ? "Seen: " : "Lost: ", fmt::format("{} {}{}", name, count, remedy));
     }
     for (const model::Capability& c : e_.capabilities) {
       if (!c.on)
