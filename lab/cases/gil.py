@@ -26,8 +26,8 @@ def waited_for_a_chunker(row: Row, rows: list[Row], evidence: dict[str, Any]) ->
 CASE = Case(
     name="gil",
     summary="uploads are chunked by pure Python in a worker thread; all others wait for the GIL",
-    rate_rps=25,
-    workload=_rag.asks(upload_one_in=150, upload_bytes=300_000),
+    rate_rps=20,
+    workload=_rag.asks(upload_one_in=200, upload_bytes=500_000),
     accept=Accept("fault", causes=("gil",), spans=_rag.SPANS, blames=(("span", "chunk"),)),
     hit=waited_for_a_chunker,
     hit_share=(0.03, 0.10),

@@ -85,7 +85,7 @@ class PlanTest(unittest.TestCase):
         plan = case.load("gil").workload(random.Random(1), 2000)
         asks = [r for r in plan if r.path == "/ask"]
         places = [n for n, r in enumerate(plan) if r.path == "/upload"]
-        self.assertEqual((len(asks), len(places)), (2000, 13))
+        self.assertEqual((len(asks), len(places)), (2000, 10))
         self.assertTrue(all(b - a > 40 for a, b in zip(places, places[1:])))
 
     def test_a_plan_is_the_same_for_the_same_seed(self) -> None:
