@@ -226,14 +226,12 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
   if (news) {
     auto table = ReadTcpTable(pid);
     int64_t at_ns = base::MonoNowNs();
-    for (auto it = now.begin(); it != now.end();) {
-      auto known = watched->sockets.find(it->first);
-      bool same = known != watched->sockets.end() && known->second == it->second;
-      auto found = table.find(it->second);
-      if (!same && found != table.end()) {
-        batch->sockets.push_back({pid, it->first, at_ns, it->second, found->second.first, found->second.second});
-      }
-      ++it;
+    for (const auto& [fd, inode] : now) {
+      auto known = watched->sockets.find(fd);
+      auto found = table.find(inode);
+      bool same = known != watched->sockets.end() && known->second == inode;
+      if (same || found == table.end()) continue;
+      batch->sockets.push_back({pid, fd, at_ns, inode, found->second.first, found->second.second});
     }
   }
   watched->sockets = std::move(now);

@@ -49,7 +49,6 @@ class Recorder {
   // After the command has ended: takes what clients still send, the probes' last records, and closes the file.
   base::Status Finish();
 
-  const std::vector<model::Capability>& capabilities() const { return info_.capabilities; }
   uint64_t spans_received() const { return spans_received_; }
   // The first failure to write, if there was one; recording goes on as far as it can.
   base::Status write_status() const;
