@@ -35,6 +35,45 @@ def tree_s(*roots: int) -> float:
     return total
 
 
+def own_s(pid: int) -> float:
+    """Core-seconds of one process and its threads, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def parent_of(pid: int) -> int:
+    """The process that started it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The largest resident memory of a process so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+class Parts:
+    """Core-seconds of the parts of a run between its making and read(): the app,
+    the whole service, and the recorder, 0 when nothing is recorded. The scheduler's
+    own sums: what probes add to a switch stands with the thread that switches."""
+
+    def __init__(self, server: int, app: int) -> None:
+        self._serve, self._app = parent_of(app), app
+        self._recorder = server if server != self._serve else None
+        self._start = self._now()
+
+    def _now(self) -> dict[str, float]:
+        return {"app": tree_s(self._app), "service": tree_s(self._serve),
+                "recorder": own_s(self._recorder) if self._recorder else 0.0}
+
+    def read(self) -> dict[str, float]:
+        """By part; `recorder_peak_rss_mb` too when there is one."""
+        used = {part: round(s - self._start[part], 3) for part, s in self._now().items()}
+        if self._recorder:
+            used["recorder_peak_rss_mb"] = round(peak_rss_mb(self._recorder), 1)
+        return used
+
+
 class Meter:
     """Shares of the machine between its making and read()."""
 

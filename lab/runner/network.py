@@ -1,12 +1,14 @@
 """A network namespace behind a veth pair, and the marks by which ours are known.
 
-Everything is named after the process that made it (`tslab-<pid>`, `tsl<pid>a`),
-so a later start can tell what a crashed run left behind and remove just that.
+Everything is named after the process that made it and counted (`tslab-<pid>-<n>`,
+`tsl<pid>a<n>`), so a later start can tell what a crashed run left behind and remove
+just that.
 The link has jumbo frames, so that a query of one vector is one segment.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -16,12 +18,17 @@ from . import shell
 
 MTU_BYTES = 9000
 COMMENT = "tailspan-lab"
+# Device names have at most 15 characters; pids up to seven digits.
+_COUNT = itertools.count()
+# What the command lines of the lab and of the benchmarks that use it have in common.
+_OWNERS = (b"lab", b"bench/")
 
 
 def owner_alive(pid: int) -> bool:
     """Whether a lab process with this pid still runs (not another's reused pid)."""
     try:
-        return b"lab" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return any(owner in command for owner in _OWNERS)
     except OSError:
         return False
 
@@ -39,8 +46,8 @@ class Link:
     @staticmethod
     def create() -> "Link":
         """Makes and raises a link on a /30 nobody else on this host uses."""
-        pid = os.getpid()
-        link = Link(f"tslab-{pid}", f"tsl{pid}a", f"tsl{pid}b", *_free_pair())
+        pid, n = os.getpid(), next(_COUNT)
+        link = Link(f"tslab-{pid}-{n}", f"tsl{pid}a{n}", f"tsl{pid}b{n}", *_free_pair())
         shell.run("ip", "netns", "add", link.netns)
         shell.run("ip", "link", "add", link.host_device, "mtu", str(MTU_BYTES), "type", "veth",
                   "peer", "name", link.peer_device, "mtu", str(MTU_BYTES), "netns", link.netns)
@@ -86,13 +93,14 @@ def _remove_rules(device: str) -> None:
 def sweep() -> None:
     """Removes links, namespaces and rules of lab processes that are gone."""
     for line in shell.run("ip", "netns", "list").splitlines():
-        found = re.match(r"tslab-(\d+)\b", line)
+        found = re.match(r"tslab-(\d+)-(\d+)\b", line)
         if found and not owner_alive(int(found[1])):
-            shell.attempt("ip", "link", "delete", f"tsl{found[1]}a")
-            shell.attempt("ip", "netns", "delete", f"tslab-{found[1]}")
-            _remove_rules(f"tsl{found[1]}a")
+            device = f"tsl{found[1]}a{found[2]}"
+            shell.attempt("ip", "link", "delete", device)
+            shell.attempt("ip", "netns", "delete", f"tslab-{found[1]}-{found[2]}")
+            _remove_rules(device)
     for line in shell.run("ip", "-o", "link").splitlines():
-        found = re.match(r"\d+: (tsl(\d+)a)[@:]", line)
+        found = re.match(r"\d+: (tsl(\d+)a\d+)[@:]", line)
         if found and not owner_alive(int(found[2])):
             shell.attempt("ip", "link", "delete", found[1])
             _remove_rules(found[1])

@@ -29,13 +29,16 @@ class RunFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, beyond the case. `tailspan` None runs without recording."""
+    """How to run, beyond the case. `tailspan` None runs without recording. The CPU
+    shares are read each `watch_s`; CPU seconds count until `drain_s` after the load."""
 
     tailspan: str | None
     requests: int | None = None
     tracer: str | None = None
     rate_rps: float | None = None
     keep_bodies: bool = False
+    watch_s: float = 1.0
+    drain_s: float = 0.0
 
 
 @dataclass
@@ -67,14 +70,32 @@ class Session:
         self._link: network.Link | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._others: list[subprocess.Popen[bytes]] = []
+        self._ready: dict[str, Any] = {}
         self._fault = case.fault()
 
     def run(self) -> Outcome:
         """The whole run; RunFailed if a part of the lab did not work."""
+        self.bring_up()
+        self._fault.evidence.update(self.load(self._seed))
+        time.sleep(SETTLE_S)
+        self.take_down()
+        outcome = Outcome(self.folder, self._judge())
+        if self._options.tailspan is not None:
+            self._explain(outcome)
+        return outcome
+
+    def bring_up(self) -> None:
+        """The service, ready for its load; nothing of the fault yet."""
         services.preload(self._service)
         self._link = network.Link.create()
-        ready = self._start_service()
-        plan_path, around = self._plan(ready)
+        self._ready = self._start_service()
+
+    def load(self, seed: int) -> dict[str, Any]:
+        """The case's load and fault, once; the client's rows are in client.json then.
+        The result says who used the CPU meanwhile: `cpu` in shares of the machine,
+        `cpu_s` in seconds of each part of the run."""
+        assert self._server is not None
+        plan_path, around = self._plan(seed)
         self._fault.start(around)
         client = subprocess.Popen(
             [sys.executable, str(paths.LAB / "runner/open_loop.py"), str(plan_path),
@@ -82,23 +103,19 @@ class Session:
             preexec_fn=lifeline.tied(CLIENT_NICE),
         )
         self._others.append(client)
-        assert self._server is not None
-        meter = cpu.Meter(self._server.pid, client.pid)
+        meter = cpu.Meter(self._server.pid, *(o.pid for o in self._others))
+        parts = cpu.Parts(self._server.pid, self._ready["pids"]["app"])
         while client.poll() is None:
             usage = meter.read()
-            time.sleep(1.0)
+            time.sleep(self._options.watch_s)
             if self._server.poll() is not None:
                 raise RunFailed(f"the service ended under load, see {self.folder}")
+        self._others.remove(client)
         if client.returncode != 0:
             raise RunFailed(f"the client failed ({client.returncode}), see {self.folder}")
-        self._fault.evidence["cpu"] = usage
         self._fault.stop()
-        time.sleep(SETTLE_S)
-        self._stop_service()
-        outcome = Outcome(self.folder, self._judge())
-        if self._options.tailspan is not None:
-            self._explain(outcome)
-        return outcome
+        time.sleep(self._options.drain_s)
+        return {"cpu": usage, "cpu_s": parts.read()}
 
     def _command(self) -> list[str]:
         serve = [sys.executable, str(self._service.folder / "serve"), str(self.folder)]
@@ -148,15 +165,16 @@ class Session:
         url = where.read_text()
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "LANGSMITH_ENDPOINT": url}
 
-    def _plan(self, ready: dict[str, Any]) -> tuple[Path, Surroundings]:
+    def _plan(self, seed: int) -> tuple[Path, Surroundings]:
         assert self._link is not None
-        rng = random.Random(f"{self._case.name} {self._seed}")
+        ready = self._ready
+        rng = random.Random(f"{self._case.name} {seed}")
         count = self._options.requests or self._case.requests
         rate_rps = self._options.rate_rps or self._case.rate_rps
         requests, at_s = [], 0.0
         for n, request in enumerate(self._case.workload(rng, count)):
             at_s += rng.expovariate(rate_rps)
-            requests.append({"id": f"{self._seed}-{n}", "at_s": at_s, "path": request.path,
+            requests.append({"id": f"{seed}-{n}", "at_s": at_s, "path": request.path,
                              "body": request.body})
         start_ns = time.monotonic_ns() + int(2e9)
         plan = {"url": ready["url"], "start_mono_ns": start_ns, "requests": requests}
@@ -164,7 +182,8 @@ class Session:
         path.write_text(json.dumps(plan))
         return path, Surroundings(self._link, ready["pids"], self._service.data, start_ns, at_s)
 
-    def _stop_service(self) -> None:
+    def take_down(self) -> None:
+        """Ends the service as a user would; RunFailed if it does not end well."""
         assert self._server is not None
         (self.folder / "stop").write_text("stop")
         try:
