@@ -73,7 +73,7 @@ class Load {
       row.target.kind = model::TargetKind::kFutex, row.target.address = 0x7f0000001000 + random_() % 64 * 8;
       row.waker = {model::WakerKind::kThread, 4000, 4003, 202, row.target.address, trace_, span_, {"python3"}};
     }
-    row.occupants[0] = {4000, 4003, 20'000, {"python3"}};
+    row.occupants[0] = {4000, 4003, 20'000, 0, {"python3"}};
     Advance(5'000);
     return row;
   }

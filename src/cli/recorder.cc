@@ -1,5 +1,6 @@
 #include "cli/recorder.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -22,8 +23,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kCollectEvery{20};
 constexpr milliseconds kWriteEvery{250};
-constexpr int kWritesPerFlush = 4;
+constexpr int kWritesPerFlush = 5;  // what SIGKILL may cost: this and the time of a write, under two seconds
 constexpr int kCollectsPerSlowScan = 50;
+constexpr int kWriterNice = 5;
 // What may wait for a slow disk before spans are shed; records of kernel and loops are never shed here, their rings are
 // the limit.
 constexpr size_t kPendingSpansMax = 2'000'000;
@@ -159,7 +161,6 @@ void Recorder::DrainOnce(bool last) {
     if (probes_) {
       probes_->Drain(&batch);
       if (last) probes_->DrainOpenWindows(&batch);
-      probes_->PublishLosses();
     }
     watch_->Update(&batch);
   }
@@ -174,6 +175,7 @@ void Recorder::CollectLoop() {
       model::RecordBatch batch;
       {
         std::lock_guard collect(collect_mutex_);
+        if (probes_) probes_->PublishLosses();
         watch_->UpdateSlow(&batch);
       }
       batch.clock_pairs.push_back(base::SampleClockPair());
@@ -186,6 +188,8 @@ void Recorder::CollectLoop() {
 }
 
 void Recorder::WriteLoop() {
+  // The command has precedence: what waits to be written waits in memory.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kWriterNice);
   for (int round = 1;; ++round) {
     {
       std::unique_lock lock(mutex_);
@@ -209,12 +213,11 @@ Status Recorder::WriteOnce(bool flush) {
     MoveBatch(&pending_, &batch);
   }
   Status status = store_->Append(batch);
-  if (status.ok() && flush) {
-    info_.loss = base::LossCounters::Global().NonZero();
-    status = store_->PutInfo(info_);
-    if (status.ok()) status = store_->Flush();
-  }
-  return status;
+  if (!status.ok() || !flush) return status;
+  auto loss = base::LossCounters::Global().NonZero();
+  if (loss == info_.loss) return store_->Flush();
+  info_.loss = std::move(loss);
+  return store_->PutInfo(info_);  // flushes too
 }
 
 Status Recorder::write_status() const {
@@ -235,11 +238,14 @@ Status Recorder::Finish() {
   writer_.join();
   receiver_->Stop();
   DrainOnce(true);
+  if (probes_) probes_->PublishLosses();
   pending_.clock_pairs.push_back(base::SampleClockPair());
   for (model::Capability& line : ReadPythonStatus(options_.status_folder))
     info_.capabilities.push_back(std::move(line));
   info_.end_unix_ns = base::UnixNowNs();
-  Status status = WriteOnce(true);
+  Status status = WriteOnce(false);
+  info_.loss = base::LossCounters::Global().NonZero();
+  if (status.ok()) status = store_->PutInfo(info_);
   store_.reset();
   probes_.reset();
   return write_status_.ok() ? status : write_status_;
