@@ -20,4 +20,10 @@ void tailspan::fuzz::RunOne(std::string_view input) {
   for (const auto& poll : batch.polls) {
     TAILSPAN_CHECK(poll.enter_mono_ns <= poll.return_mono_ns && poll.return_mono_ns <= poll.resume_mono_ns);
   }
+  for (const auto& socket : batch.sockets) {
+    TAILSPAN_CHECK(socket.pid == 7 && socket.fd >= 0 && socket.from_mono_ns > 0 && socket.registered);
+    TAILSPAN_CHECK(socket.local.family || !socket.remote.family);
+    TAILSPAN_CHECK(socket.inode || !socket.local.family);
+    for (const auto& address : {socket.local, socket.remote}) model::ToText(address);
+  }
 }

@@ -32,6 +32,17 @@ Origin* HandleOrigin(PyObject* handle) {
   return NULL;
 }
 
+PyObject* HandleConnectsTo(PyObject* handle) {
+  if (!HandleOrigin(handle)) return NULL;
+  PyObject *callback = *Member(handle, at.callback), *args = *Member(handle, at.args); /* (future, socket, address) */
+  if (!callback || !PyMethod_Check(callback) || !args || !PyTuple_Check(args) || PyTuple_GET_SIZE(args) != 3)
+    return NULL;
+  PyObject* function = PyMethod_GET_FUNCTION(callback);
+  if (!PyFunction_Check(function)) return NULL;
+  PyObject* name = ((PyFunctionObject*)function)->func_name;
+  return PyUnicode_CompareWithASCIIString(name, "_sock_connect_cb") ? NULL : PyTuple_GET_ITEM(args, 2);
+}
+
 void OriginInit(Origin* origin, struct TailspanThreadState* state, uint8_t kind) {
   origin->waker_step = state->step;
   origin->waker_span = state->span;

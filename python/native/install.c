@@ -1,7 +1,7 @@
 /* Puts our types in the place of asyncio's and the thread pool's, and takes them out again. */
 #include "native.h"
 
-enum { kPatchesMax = 16 };
+enum { kPatchesMax = 24 };
 
 typedef struct Patch {
   PyObject *owner, *stock; /* strong */
@@ -126,7 +126,12 @@ static int InstallHandles(PyObject* asyncio, PyObject* events) {
 static int InstallSelect(void) {
   PyObject* selectors = PyImport_ImportModule("selectors");
   PyObject* type = selectors ? PyObject_GetAttrString(selectors, "EpollSelector") : NULL;
-  int bad = !type || Replace(type, "select", PyDescr_NewMethod((PyTypeObject*)type, &select_method));
+  if (type && !stock_register) stock_register = PyObject_GetAttrString(type, "register");
+  if (type && !stock_modify) stock_modify = PyObject_GetAttrString(type, "modify");
+  int bad = !type || !stock_register || !stock_modify ||
+            Replace(type, "select", PyDescr_NewMethod((PyTypeObject*)type, &select_method)) ||
+            Replace(type, "register", PyDescr_NewMethod((PyTypeObject*)type, &register_method)) ||
+            Replace(type, "modify", PyDescr_NewMethod((PyTypeObject*)type, &modify_method));
   Py_XDECREF(type);
   Py_XDECREF(selectors);
   return bad ? -1 : 0;

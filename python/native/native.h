@@ -65,6 +65,8 @@ extern PyTypeObject* handle_type;
 extern PyTypeObject* timer_type;
 int HandleSetup(PyObject* events_module); /* makes the two types; 0 or -1 */
 Origin* HandleOrigin(PyObject* handle);   /* null for a handle of another type */
+/* The address that a handle of asyncio's sock_connect waits for; borrowed, null for any other object. */
+PyObject* HandleConnectsTo(PyObject* handle);
 
 /* The task whose step or wake-up this callback is, or null; borrowed. *is_step: a step the task did not wait for. */
 PyObject* TaskOf(PyObject* callback, int* is_step);
@@ -75,7 +77,8 @@ PyObject* ReplayFailure(PyObject* handle, PyObject** context_at, PyObject** args
                         PyObject* stock_run);
 int ReplaySetup(void);
 
-extern PyMethodDef select_method;
+extern PyMethodDef select_method, register_method, modify_method;
+extern PyObject *stock_register, *stock_modify;
 extern PyMethodDef create_task_method; /* eager tasks: 3.12 and later */
 extern PyMethodDef wrap_task_method;   /* without Handle: every task's coroutine becomes a StepCoroutine */
 extern PyObject* stock_create_task;

@@ -1,6 +1,7 @@
 #include "analyze/network.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -11,17 +12,53 @@ using model::SocketAddress;
 using model::SocketInfo;
 using model::TargetKind;
 
+namespace {
+
+// The latest owner until then, else the first one after; 0 none.
+template <typename Owners, typename Key>
+int32_t OwnerAt(const Owners& owners, const Key& key, int64_t at_ns) {
+  auto it = owners.find(key);
+  if (it == owners.end()) return 0;
+  auto after = std::upper_bound(it->second.begin(), it->second.end(), at_ns,
+                                [](int64_t value, const auto& owner) { return value < owner.from_ns; });
+  return after == it->second.begin() ? after->pid : std::prev(after)->pid;
+}
+
+template <typename Owners>
+void SortByTime(Owners* owners) {
+  for (auto& [key, list] : *owners) {
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.from_ns < b.from_ns; });
+  }
+}
+
+SocketAddress WithoutPort(SocketAddress address) {
+  address.port = 0;
+  return address;
+}
+
+bool IsWildcard(const SocketAddress& address) {
+  return std::all_of(address.bytes.begin(), address.bytes.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+bool IsLoopback(const SocketAddress& address) {
+  if (address.family == AF_INET) return address.bytes[0] == 127;
+  return std::all_of(address.bytes.begin(), address.bytes.end() - 1, [](uint8_t byte) { return byte == 0; }) &&
+         address.bytes.back() == 1;
+}
+
+}  // namespace
+
 Network::Network(const Timeline& timeline) : timeline_(timeline) {
   const model::RecordBatch& batch = timeline.batch();
   for (const Retransmission& r : batch.retransmissions) retransmissions_[{r.local, r.remote}].push_back(&r);
   for (const model::SocketReady& r : batch.sockets_ready) ready_[{r.local, r.remote}].push_back(r.at_mono_ns);
   for (const SocketInfo& info : batch.sockets) {
     by_fd_[{info.pid, info.fd}].push_back(&info);
-    if (info.local.family) owner_by_local_[info.local] = info.pid;
+    AddOwner(info.local, info.remote, {info.from_mono_ns, info.pid});
   }
   for (const model::ThreadInterval& interval : batch.intervals) {
-    if (interval.target.kind == TargetKind::kSocket && interval.target.local.family) {
-      owner_by_local_.try_emplace(interval.target.local, interval.pid);
+    if (interval.target.kind == TargetKind::kSocket) {
+      AddOwner(interval.target.local, interval.target.remote, {interval.wait_start_mono_ns, interval.pid});
     }
   }
   for (auto& [pair, list] : retransmissions_) {
@@ -30,18 +67,35 @@ Network::Network(const Timeline& timeline) : timeline_(timeline) {
   }
   for (auto& [pair, list] : ready_) std::sort(list.begin(), list.end());
   for (auto& [key, list] : by_fd_) {
-    std::sort(list.begin(), list.end(),
-              [](const SocketInfo* a, const SocketInfo* b) { return a->from_mono_ns < b->from_mono_ns; });
+    std::stable_sort(list.begin(), list.end(), [](const SocketInfo* a, const SocketInfo* b) {
+      return std::pair(a->from_mono_ns, a->remote.family != 0) < std::pair(b->from_mono_ns, b->remote.family != 0);
+    });
   }
+  SortByTime(&connected_);
+  SortByTime(&listening_);
+  SortByTime(&listening_anywhere_);
+}
+
+void Network::AddOwner(const SocketAddress& local, const SocketAddress& remote, Owner owner) {
+  if (!local.family) return;
+  const bool anywhere = IsWildcard(local);
+  if (!anywhere) host_addresses_.insert(WithoutPort(local));
+  auto& list = remote.port ? connected_[{local, remote}]
+               : anywhere  ? listening_anywhere_[local.port]
+                           : listening_[local];
+  if (list.empty() || list.back().pid != owner.pid || list.back().from_ns > owner.from_ns) list.push_back(owner);
 }
 
 Connection Network::ConnectionOf(int32_t pid, int32_t fd, int64_t at_ns) const {
   auto it = by_fd_.find({pid, fd});
   if (it == by_fd_.end()) return {};
-  const SocketInfo* best = nullptr;
-  for (const SocketInfo* info : it->second) {
-    if (info->from_mono_ns <= at_ns || !best) best = info;
-  }
+  const auto& list = it->second;
+  auto after = std::upper_bound(list.begin(), list.end(), at_ns,
+                                [](int64_t value, const SocketInfo* info) { return value < info->from_mono_ns; });
+  const SocketInfo* best = after == list.begin() ? list.front() : *std::prev(after);
+  if (best->from_mono_ns > at_ns && best->registered) return {};
+  // Not connected yet when it was told: the same socket's next entry knows more.
+  for (; !best->remote.family && after != list.end() && (*after)->inode == best->inode; ++after) best = *after;
   return {best->local, best->remote, best->inode};
 }
 
@@ -89,22 +143,31 @@ Repair Network::RepairIn(const Connection& connection, int64_t from_ns, int64_t 
   return out;
 }
 
-int32_t Network::PeerPid(const Connection& connection) const {
-  auto it = owner_by_local_.find(connection.remote);
-  if (it != owner_by_local_.end()) return it->second;
-  // A listening socket is bound to the wildcard address: the port alone, when only one followed process has it.
-  int32_t found = 0;
-  for (const auto& [address, pid] : owner_by_local_) {
-    if (address.port != connection.remote.port) continue;
-    if (found && found != pid) return 0;
-    found = pid;
+// Who listens at the address's port, if the address is of this host as far as followed sockets tell. In several network
+// namespaces one port may be several services': then it is nobody.
+int32_t Network::ListenerAnywhere(const SocketAddress& address, int64_t at_ns) const {
+  if (!IsLoopback(address) && !host_addresses_.count(WithoutPort(address))) return 0;
+  auto it = listening_anywhere_.find(address.port);
+  if (it == listening_anywhere_.end()) return 0;
+  const model::ProcessInfo* first = timeline_.Process(it->second.front().pid);
+  for (const Owner& owner : it->second) {
+    const model::ProcessInfo* process = timeline_.Process(owner.pid);
+    if (owner.pid != it->second.front().pid && (!first || !process || first->comm != process->comm)) return 0;
   }
-  return found;
+  return OwnerAt(listening_anywhere_, address.port, at_ns);
 }
 
-std::string Network::PeerName(const Connection& connection) const {
+int32_t Network::PeerPid(const Connection& connection, int64_t at_ns) const {
+  if (!connection.known()) return 0;
+  // Ports of short connections come back: the other end's own record of this very connection is the surest.
+  if (int32_t pid = OwnerAt(connected_, Pair(connection.remote, connection.local), at_ns)) return pid;
+  if (int32_t pid = OwnerAt(listening_, connection.remote, at_ns)) return pid;
+  return ListenerAnywhere(connection.remote, at_ns);
+}
+
+std::string Network::PeerName(const Connection& connection, int64_t at_ns) const {
   if (!connection.known()) return {};
-  if (int32_t pid = PeerPid(connection)) {
+  if (int32_t pid = PeerPid(connection, at_ns)) {
     if (const model::ProcessInfo* process = timeline_.Process(pid)) return process->comm;
   }
   return model::ToText(connection.remote);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,9 @@ class Network {
  public:
   explicit Network(const Timeline& timeline);
 
-  // The connection behind a descriptor of a process at a time.
+  // The connection behind a descriptor of a process at a time: by its latest entry until then. Before the first one it
+  // is that one's if a scan found it, which may be late by a second; none if the process itself told it, for then the
+  // descriptor was another's.
   Connection ConnectionOf(int32_t pid, int32_t fd, int64_t at_ns) const;
   // First time in (from, to] at which the connection's socket became readable; 0 unknown.
   int64_t ReadyAt(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
@@ -35,17 +38,30 @@ class Network {
   // either end worked on this exchange before the loss until delivery, at most the sum of the timeouts read at the
   // events.
   Repair RepairIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
-  // "chroma" when a followed process owns the remote end, else "10.0.0.2:8000".
-  std::string PeerName(const Connection& connection) const;
-  int32_t PeerPid(const Connection& connection) const;  // 0: not followed
+  // "chroma" when a followed process has the remote end at that time, else "10.0.0.2:8000".
+  std::string PeerName(const Connection& connection, int64_t at_ns) const;
+  int32_t PeerPid(const Connection& connection, int64_t at_ns) const;  // 0: not followed
 
  private:
   using Pair = std::pair<model::SocketAddress, model::SocketAddress>;
 
+  struct Owner {
+    int64_t from_ns;
+    int32_t pid;
+  };
+  template <typename Key>
+  using Owners = std::map<Key, std::vector<Owner>>;  // by time
+
+  void AddOwner(const model::SocketAddress& local, const model::SocketAddress& remote, Owner owner);
+  int32_t ListenerAnywhere(const model::SocketAddress& address, int64_t at_ns) const;
+
   const Timeline& timeline_;
   std::map<Pair, std::vector<const model::Retransmission*>> retransmissions_;
   std::map<Pair, std::vector<int64_t>> ready_;
-  std::map<model::SocketAddress, int32_t> owner_by_local_;  // listening or connected end -> process
+  Owners<Pair> connected_;                         // by (local, remote)
+  Owners<model::SocketAddress> listening_;         // at an address
+  Owners<uint16_t> listening_anywhere_;            // at the wildcard address: by port
+  std::set<model::SocketAddress> host_addresses_;  // of local ends; port 0
   std::map<std::pair<int32_t, int32_t>, std::vector<const model::SocketInfo*>> by_fd_;
 };
 

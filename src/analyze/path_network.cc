@@ -17,8 +17,13 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
                                 int64_t from_ns, int64_t to_ns, int node, Cause cause) {
   from_ns = std::max(from_ns, lo_ns_);
   if (to_ns <= from_ns) return;
-  Blame peer{
-      BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(connection.remote), "socket", 0.95, {}, 0};
+  Blame peer{BlameKind::kPeer,
+             index_.network.PeerName(connection, to_ns),
+             model::ToText(connection.remote),
+             "socket",
+             0.95,
+             {},
+             0};
   if (!connection.known()) peer = {BlameKind::kPeer, "unknown peer", {}, "descriptor", 0.4, {}, 0};
   if (cause != Cause::kNetRecv || !connection.known()) {
     Emit(from_ns, to_ns, node, cause, std::move(peer));
@@ -42,7 +47,7 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
   }
   // A followed peer's thread that woke us by its answer: the wait goes on into what that thread did.
   if (!sleep && loop_thread >= 0) sleep = timeline_.SleepEndedIn(loop_thread, from_ns, to_ns);
-  int32_t peer_pid = index_.network.PeerPid(connection);
+  int32_t peer_pid = index_.network.PeerPid(connection, to_ns);
   if (sleep && peer_pid && sleep->waker.pid == peer_pid && sleep->waker.kind == WakerKind::kThread) {
     int thread = timeline_.FindThread({sleep->waker.pid, sleep->waker.tid});
     int64_t sent_ns = std::clamp(std::min(arrived_ns, sleep->wake_mono_ns), from_ns, arrived_ns);

@@ -303,8 +303,13 @@ Blame PathWalker::BlameWait(const Slice& slice) const {
     case Cause::kDns:
       if (target.remote.family) {
         Connection connection{target.local, target.remote, target.inode};
-        return {
-            BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(target.remote), "socket", 0.95, {}, 0};
+        return {BlameKind::kPeer,
+                index_.network.PeerName(connection, slice.end_ns),
+                model::ToText(target.remote),
+                "socket",
+                0.95,
+                {},
+                0};
       }
       break;
     default:

@@ -1,8 +1,8 @@
 #include "cli/process_watch.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,16 +57,8 @@ bool ParseProcAddress(std::string_view text, SocketAddress* out) {
   }
   unsigned port = 0;
   if (std::from_chars(text.data() + colon + 1, text.data() + text.size(), port, 16).ec != std::errc()) return false;
-  *out = {};
-  out->port = static_cast<uint16_t>(port);
-  bool mapped = colon == 32 && words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff);
-  if (colon == 8 || mapped) {  // an IPv4 peer of an IPv6 socket is the IPv4 peer
-    out->family = AF_INET;
-    std::memcpy(out->bytes.data(), &words[mapped ? 3 : 0], 4);
-  } else {
-    out->family = AF_INET6;
-    std::memcpy(out->bytes.data(), words, 16);
-  }
+  *out = model::MakeSocketAddress(colon == 8 ? AF_INET : AF_INET6, reinterpret_cast<const uint8_t*>(words),
+                                  static_cast<uint16_t>(port));
   return true;
 }
 
@@ -139,7 +131,7 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
       // An exec'd program has another context and ring; the old ring is drained once more below.
       auto it = processes_.find(event.pid);
       if (it != processes_.end() && event.kind == ProcessEventKind::kExec) {
-        if (it->second.ring) it->second.ring->Drain(batch);
+        DrainRing(&it->second, batch);
         it->second.ring.reset();
       }
       Add(event.pid, batch);
@@ -159,8 +151,19 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
       watched.next_look_mono_ns = now_ns + (now_ns < watched.look_until_mono_ns ? kLookEveryNs : kLookSlowlyEveryNs);
       Look(it->first, &watched, batch);
     }
-    if (watched.ring) watched.ring->Drain(batch);
+    DrainRing(&watched, batch);
     it = watched.gone ? processes_.erase(it) : std::next(it);
+  }
+}
+
+// What its ring tells of a descriptor, the scan need not: it could only tell it later.
+void ProcessWatch::DrainRing(Watched* watched, model::RecordBatch* batch) {
+  if (!watched->ring) return;
+  const size_t before = batch->sockets.size();
+  watched->ring->Drain(batch);
+  for (size_t i = before; i < batch->sockets.size(); ++i) {
+    const model::SocketInfo& info = batch->sockets[i];
+    if (info.inode && (info.remote.family || !info.local.family)) watched->sockets[info.fd] = info.inode;
   }
 }
 
@@ -210,6 +213,7 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
   std::string folder = Proc(pid, "fd");
   DIR* dir = opendir(folder.c_str());
   if (!dir) return;
+  int64_t at_ns = base::MonoNowNs();  // before the look, so that it is not taken for news of a socket opened meanwhile
   bool news = false;
   while (dirent* entry = readdir(dir)) {
     char target[64];
@@ -225,13 +229,12 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
   closedir(dir);
   if (news) {
     auto table = ReadTcpTable(pid);
-    int64_t at_ns = base::MonoNowNs();
     for (const auto& [fd, inode] : now) {
       auto known = watched->sockets.find(fd);
       auto found = table.find(inode);
       bool same = known != watched->sockets.end() && known->second == inode;
       if (same || found == table.end()) continue;
-      batch->sockets.push_back({pid, fd, at_ns, inode, found->second.first, found->second.second});
+      batch->sockets.push_back({pid, fd, at_ns, inode, found->second.first, found->second.second, false});
     }
   }
   watched->sockets = std::move(now);

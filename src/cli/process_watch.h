@@ -38,6 +38,7 @@ class ProcessWatch {
 
   void Look(int32_t pid, Watched* watched, model::RecordBatch* batch);
   void FindChildren(model::RecordBatch* batch);
+  void DrainRing(Watched* watched, model::RecordBatch* batch);
   void ScanSockets(int32_t pid, Watched* watched, model::RecordBatch* batch);
 
   probe::KernelProbes* probes_;

@@ -20,7 +20,7 @@
 
 #define TAILSPAN_RING_NAME "tailspan_ring"
 #define TAILSPAN_RING_MAGIC "TSLOOP1"
-#define TAILSPAN_RING_VERSION 1u
+#define TAILSPAN_RING_VERSION 2u
 #define TAILSPAN_LOOP_SLOTS 16u
 #define TAILSPAN_LOOP_RECORDS 16384u
 #define TAILSPAN_PLAIN_SLOTS 256u
@@ -30,7 +30,13 @@
 #define TAILSPAN_SITE_BYTES 96u
 #define TAILSPAN_PLAIN_STEP (0xFFFFull << 48)
 
-enum TailspanRecordType { TAILSPAN_STEP = 1, TAILSPAN_SPAN = 2, TAILSPAN_POLL = 3, TAILSPAN_GC = 4 };
+enum TailspanRecordType {
+  TAILSPAN_STEP = 1,
+  TAILSPAN_SPAN = 2,
+  TAILSPAN_POLL = 3,
+  TAILSPAN_GC = 4,
+  TAILSPAN_SOCKET = 5,
+};
 
 enum TailspanStepKind {
   TAILSPAN_SOON = 1,
@@ -54,7 +60,8 @@ enum TailspanSpanKind { TAILSPAN_ENTER = 1, TAILSPAN_LEAVE = 2, TAILSPAN_RESTORE
  *   or submitted it, and the span current in it then. fd: the descriptor for I/O, else -1.
  * SPAN: at start_ns the thread's span became `span`, from `outer_span`, within step `step`.
  * POLL: entered at start_ns, epoll_wait returned at ready_ns, GIL held again at end_ns; fd: events returned.
- * GC: [start_ns, end_ns) within step `step` and span `span`; fd: generation. */
+ * GC: [start_ns, end_ns) within step `step` and span `span`; fd: generation.
+ * SOCKET: has a layout of its own, below. */
 struct TailspanRingRecord {
   uint64_t seq;
   uint64_t ready_ns, start_ns, end_ns;
@@ -65,6 +72,22 @@ struct TailspanRingRecord {
   uint64_t outer_span;
   uint8_t type, kind, flags, pad;
   uint16_t site, pad2;
+  int32_t fd;
+  uint32_t tid;
+};
+
+/* SOCKET: since start_ns, when it was registered with a selector, descriptor `fd` is this one; written at end_ns. A
+ * second record of one registration tells what could not be known at the first: the peer. IP versions are 4, 6, or 0
+ * for no address: neither has one when it is no IP socket, the remote one when there is no peer (yet). Addresses in
+ * network order, the first four bytes for version 4; ports in host order. */
+struct TailspanRingSocket {
+  uint64_t seq;
+  uint64_t inode; /* 0 no socket */
+  uint64_t start_ns, end_ns;
+  uint8_t local[16], remote[16];
+  uint64_t pad[2];
+  uint8_t type, local_version, remote_version, pad2;
+  uint16_t local_port, remote_port;
   int32_t fd;
   uint32_t tid;
 };
@@ -102,6 +125,11 @@ TAILSPAN_LAYOUT(sizeof(struct TailspanRingRecord) == TAILSPAN_RING_RECORD_BYTES)
 TAILSPAN_LAYOUT(offsetof(struct TailspanRingRecord, task) == 64);
 TAILSPAN_LAYOUT(offsetof(struct TailspanRingRecord, type) == 80);
 TAILSPAN_LAYOUT(offsetof(struct TailspanRingRecord, tid) == 92);
+TAILSPAN_LAYOUT(sizeof(struct TailspanRingSocket) == TAILSPAN_RING_RECORD_BYTES);
+TAILSPAN_LAYOUT(offsetof(struct TailspanRingSocket, end_ns) == offsetof(struct TailspanRingRecord, end_ns));
+TAILSPAN_LAYOUT(offsetof(struct TailspanRingSocket, type) == offsetof(struct TailspanRingRecord, type));
+TAILSPAN_LAYOUT(offsetof(struct TailspanRingSocket, fd) == offsetof(struct TailspanRingRecord, fd));
+TAILSPAN_LAYOUT(offsetof(struct TailspanRingSocket, tid) == offsetof(struct TailspanRingRecord, tid));
 TAILSPAN_LAYOUT(sizeof(struct TailspanRingSlot) == 64);
 TAILSPAN_LAYOUT(sizeof(struct TailspanRingHeader) == TAILSPAN_RING_SITES_AT);
 TAILSPAN_LAYOUT(TAILSPAN_SLOTS * sizeof(struct TailspanRingSlot) <= 20480u);

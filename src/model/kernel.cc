@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tailspan::model {
 
 std::string ToText(const SocketAddress& address) {
@@ -11,6 +13,18 @@ std::string ToText(const SocketAddress& address) {
   inet_ntop(address.family, address.bytes.data(), text, sizeof text);
   return address.family == AF_INET6 ? fmt::format("[{}]:{}", text, address.port)
                                     : fmt::format("{}:{}", text, address.port);
+}
+
+SocketAddress MakeSocketAddress(int family, const uint8_t* bytes, uint16_t port) {
+  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  SocketAddress address;
+  if (family != AF_INET && family != AF_INET6) return address;
+  const bool mapped = family == AF_INET6 && std::equal(std::begin(kMapped), std::end(kMapped), bytes);
+  address.family = mapped ? AF_INET : static_cast<uint8_t>(family);
+  if (mapped) bytes += sizeof kMapped;
+  std::copy_n(bytes, address.family == AF_INET ? 4 : 16, address.bytes.begin());
+  address.port = port;
+  return address;
 }
 
 Cause CauseOfClass(WaitClass wait_class) {

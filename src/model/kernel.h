@@ -61,6 +61,9 @@ struct SocketAddress {
   auto operator<=>(const SocketAddress&) const = default;
 };
 std::string ToText(const SocketAddress& address);  // "10.0.0.2:8000", "[::1]:80", "" for none
+// `bytes`: 4 for AF_INET, 16 for AF_INET6, in network order. An IPv4 end of an IPv6 socket is the IPv4 address, so that
+// both ends of a connection have the same names for it. Another family: none.
+SocketAddress MakeSocketAddress(int family, const uint8_t* bytes, uint16_t port);
 
 // What a thread waited at.
 struct WaitTarget {
@@ -151,13 +154,17 @@ struct Retransmission {
   uint32_t segments = 1;        // growth of total_retrans
 };
 
-// A descriptor that is a socket, from when it was first seen so until the next entry for the same descriptor.
+// A descriptor that is a socket, from when it was first seen so until the next entry for the same descriptor. Of two
+// entries of one moment the one that names the remote end is the better.
 struct SocketInfo {
   int32_t pid = 0;
   int32_t fd = -1;
   int64_t from_mono_ns = 0;
-  uint64_t inode = 0;
-  SocketAddress local, remote;
+  uint64_t inode = 0;           // 0: no socket
+  SocketAddress local, remote;  // none when it is no IP socket; remote: none when it listens or has no peer yet
+  // Told by the process itself when it registered the descriptor with its event loop: `from` is that moment. Else it
+  // was seen from outside and was so for up to a second before.
+  bool registered = false;
 };
 
 struct SocketReady {

@@ -144,11 +144,8 @@ model::WaitTarget TargetOf(const WireWait& wait) {
                   : raw.family == AF_UNIX ? TargetKind::kUnixSocket
                                           : TargetKind::kOther;
     if (IsInet(raw)) {
-      target.local.family = target.remote.family = static_cast<uint8_t>(raw.family);
-      std::copy(std::begin(raw.local), std::end(raw.local), target.local.bytes.begin());
-      std::copy(std::begin(raw.remote), std::end(raw.remote), target.remote.bytes.begin());
-      target.local.port = raw.local_port;
-      target.remote.port = raw.remote_port;
+      target.local = model::MakeSocketAddress(raw.family, raw.local, raw.local_port);
+      target.remote = model::MakeSocketAddress(raw.family, raw.remote, raw.remote_port);
     }
   } else if (IsKind(raw, S_IFIFO)) {
     target.kind = TargetKind::kPipe;

@@ -1,6 +1,9 @@
 #include "probe/loop_ring_decode.h"
 
 #include <endian.h>
+#include <sys/socket.h>
+
+#include <cstring>
 
 namespace tailspan::probe {
 namespace {
@@ -29,16 +32,32 @@ model::StepKind KindOf(const TailspanRingRecord& record) {
   }
 }
 
+TailspanRingSocket SocketOf(const TailspanRingRecord& record) {
+  TailspanRingSocket socket;
+  std::memcpy(&socket, &record, sizeof socket);
+  return socket;
+}
+
+bool IsVersion(uint8_t ip_version) { return ip_version == 0 || ip_version == 4 || ip_version == 6; }
+
+bool IsPlausibleSocket(const TailspanRingSocket& socket) {
+  if (socket.fd < 0 || !IsVersion(socket.local_version) || !IsVersion(socket.remote_version)) return false;
+  return socket.local_version ? socket.inode != 0 : socket.remote_version == 0;
+}
+
+model::SocketAddress AddressOf(uint8_t ip_version, const uint8_t (&bytes)[16], uint16_t port) {
+  return model::MakeSocketAddress(ip_version == 4 ? AF_INET : ip_version == 6 ? AF_INET6 : AF_UNSPEC, bytes, port);
+}
+
 }  // namespace
 
 bool IsPlausibleRecord(const TailspanRingRecord& record, int64_t now_mono_ns) {
   const uint64_t limit = static_cast<uint64_t>(now_mono_ns + kFutureMaxNs);
-  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_GC || record.tid == 0 || record.tid > INT32_MAX)
+  if (record.type < TAILSPAN_STEP || record.type > TAILSPAN_SOCKET || record.tid == 0 || record.tid > INT32_MAX)
     return false;
-  if (record.end_ns > limit || record.start_ns > record.end_ns || record.start_ns == 0 ||
-      record.end_ns - record.start_ns > static_cast<uint64_t>(kStepMaxNs)) {
-    return false;
-  }
+  if (record.end_ns > limit || record.start_ns > record.end_ns || record.start_ns == 0) return false;
+  if (record.type == TAILSPAN_SOCKET) return IsPlausibleSocket(SocketOf(record));  // may be open for any time
+  if (record.end_ns - record.start_ns > static_cast<uint64_t>(kStepMaxNs)) return false;
   switch (record.type) {
     case TAILSPAN_STEP:
       return record.kind >= TAILSPAN_SOON && record.kind <= TAILSPAN_EXECUTOR && record.ready_ns <= record.start_ns &&
@@ -74,6 +93,16 @@ model::LoopStep StepOf(int32_t pid, const TailspanRingRecord& record) {
   return step;
 }
 
+model::SocketInfo SocketInfoOf(int32_t pid, const TailspanRingSocket& socket) {
+  return {pid,
+          socket.fd,
+          static_cast<int64_t>(socket.start_ns),
+          socket.inode,
+          AddressOf(socket.local_version, socket.local, socket.local_port),
+          AddressOf(socket.remote_version, socket.remote, socket.remote_port),
+          true};
+}
+
 }  // namespace
 
 void AppendRecord(int32_t pid, const TailspanRingRecord& record, model::RecordBatch* batch) {
@@ -94,6 +123,9 @@ void AppendRecord(int32_t pid, const TailspanRingRecord& record, model::RecordBa
     }
     case TAILSPAN_POLL:
       batch->polls.push_back({pid, tid, start, static_cast<int64_t>(record.ready_ns), end, record.fd});
+      break;
+    case TAILSPAN_SOCKET:
+      batch->sockets.push_back(SocketInfoOf(pid, SocketOf(record)));
       break;
     default:
       batch->gc_pauses.push_back({pid, tid, start, end, record.fd, step_id, SpanNumber(record.span)});

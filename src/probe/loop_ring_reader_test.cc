@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "base/clock.h"
 #include "context/thread_state.h"
 
 namespace tailspan::probe {
@@ -70,6 +71,14 @@ struct FakeRing {
     record.kind = TAILSPAN_SOON;
     record.tid = 77;
     *Record(slot, i) = record;
+    Slot(slot)->head = i + 1;
+  }
+  void WriteSocket(uint32_t slot, TailspanRingSocket socket) {
+    uint64_t i = Slot(slot)->head;
+    socket.seq = 2 * i + 2;
+    socket.type = TAILSPAN_SOCKET;
+    socket.tid = 77;
+    std::memcpy(static_cast<void*>(Record(slot, i)), &socket, sizeof socket);
     Slot(slot)->head = i + 1;
   }
   base::Result<LoopRingReader> Open(base::LossCounters* loss) {
@@ -225,6 +234,76 @@ TEST(LoopRingReaderTest, TornAndImplausibleRecordsAreCountedApart) {
   EXPECT_EQ(loss.Get(Loss::kLoopRingBad), 5u);
 }
 
+// inode 42, descriptor 9, since 200, told at 300.
+TailspanRingSocket Socket(uint8_t local_version, uint8_t remote_version) {
+  TailspanRingSocket socket = {};
+  socket.inode = 42;
+  socket.start_ns = 200;
+  socket.end_ns = 300;
+  socket.fd = 9;
+  socket.local_version = local_version;
+  socket.remote_version = remote_version;
+  socket.local_port = 40001;
+  socket.remote_port = 443;
+  std::memset(socket.pad, 0xEE, sizeof socket.pad);  // what an older record left behind
+  socket.pad2 = 0xEE;
+  return socket;
+}
+
+TEST(LoopRingReaderTest, SocketsOfBothVersions) {
+  base::LossCounters loss;
+  FakeRing ring;
+  auto reader = ring.Open(&loss);
+  ASSERT_TRUE(reader.ok());
+  const uint8_t v4[16] = {10, 0, 0, 2, 0xEE, 0xEE}, v6[16] = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
+  const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 3};
+  TailspanRingSocket ipv4 = Socket(4, 4), ipv6 = Socket(6, 6), both = Socket(6, 6), listens = Socket(4, 0);
+  for (auto* address : {ipv4.local, ipv4.remote, listens.local}) std::memcpy(address, v4, 16);
+  for (auto* address : {ipv6.local, ipv6.remote}) std::memcpy(address, v6, 16);
+  for (auto* address : {both.local, both.remote}) std::memcpy(address, mapped, 16);
+  TailspanRingSocket local_socket = Socket(0, 0), no_socket = Socket(0, 0);
+  no_socket.inode = 0;
+  TailspanRingSocket old = ipv4;
+  old.end_ns = static_cast<uint64_t>(base::MonoNowNs());  // its peer became known after any time
+  for (const auto& socket : {ipv4, ipv6, both, listens, local_socket, no_socket, old}) ring.WriteSocket(0, socket);
+  model::RecordBatch batch;
+  ASSERT_TRUE(reader->Drain(&batch));
+  EXPECT_TRUE(loss.NonZero().empty());
+  std::string text;
+  for (const auto& s : batch.sockets) {
+    EXPECT_EQ(s.pid, 5);
+    EXPECT_EQ(s.fd, 9);
+    EXPECT_EQ(s.from_mono_ns, 200);
+    EXPECT_TRUE(s.registered);
+    text += std::to_string(s.inode) + " " + ToText(s.local) + " " + ToText(s.remote) + "\n";
+  }
+  EXPECT_EQ(text,
+            "42 10.0.0.2:40001 10.0.0.2:443\n42 [2001:db8::7]:40001 [2001:db8::7]:443\n"
+            "42 10.0.0.3:40001 10.0.0.3:443\n42 10.0.0.2:40001 \n42  \n0  \n42 10.0.0.2:40001 10.0.0.2:443\n");
+  EXPECT_EQ(batch.sockets[0].remote.bytes[4], 0);  // nothing of what stands behind an IPv4 address
+}
+
+TEST(LoopRingReaderTest, SocketsThatCannotBeAreCounted) {
+  base::LossCounters loss;
+  FakeRing ring;
+  auto reader = ring.Open(&loss);
+  ASSERT_TRUE(reader.ok());
+  std::vector<TailspanRingSocket> bad(8, Socket(4, 4));
+  bad[0].fd = -1;
+  bad[1].local_version = 5;
+  bad[2].remote_version = 255;
+  bad[3].local_version = 0;  // a peer without an end of its own
+  bad[4].inode = 0;          // addresses of no socket
+  bad[5].start_ns = 301;
+  bad[6].start_ns = 0;
+  bad[7].end_ns = UINT64_MAX;
+  for (const auto& socket : bad) ring.WriteSocket(0, socket);
+  model::RecordBatch batch;
+  ASSERT_TRUE(reader->Drain(&batch));
+  EXPECT_TRUE(batch.sockets.empty());
+  EXPECT_EQ(loss.Get(Loss::kLoopRingBad), bad.size());
+}
+
 TEST(LoopRingReaderTest, HeadsThatLieDoNotHoldTheReaderUp) {
   base::LossCounters loss;
   FakeRing ring;
@@ -270,6 +349,8 @@ TEST(LoopRingReaderTest, NoiseIsNeverBelieved) {
     EXPECT_LE(batch.sites.size(), TAILSPAN_SITES);
     for (const auto& site : batch.sites) EXPECT_LT(site.name.size(), 97u);
     for (const auto& step : batch.steps) EXPECT_LE(step.start_mono_ns, step.end_mono_ns);
+    for (const auto& socket : batch.sockets)
+      EXPECT_TRUE(socket.fd >= 0 && (socket.local.family || !socket.remote.family));
   }
 }
 

@@ -129,11 +129,8 @@ model::ProcessEvent EventOf(const WireThreadRecord& raw) {
 }
 
 void AddressesOf(const WireFlow& flow, model::SocketAddress* local, model::SocketAddress* remote) {
-  local->family = remote->family = static_cast<uint8_t>(flow.family);
-  std::copy(std::begin(flow.local), std::end(flow.local), local->bytes.begin());
-  std::copy(std::begin(flow.remote), std::end(flow.remote), remote->bytes.begin());
-  local->port = flow.local_port;
-  remote->port = flow.remote_port;
+  *local = model::MakeSocketAddress(flow.family, flow.local, flow.local_port);
+  *remote = model::MakeSocketAddress(flow.family, flow.remote, flow.remote_port);
 }
 
 model::Retransmission RetransmissionOf(const WireRetransmitRecord& raw) {

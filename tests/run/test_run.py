@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -198,6 +200,84 @@ def test_waits_for_the_gil_are_blamed_on_its_holder(recording: pathlib.Path) -> 
     """Every tenth request computes 60 ms in a thread meanwhile: others' waits for the GIL name that span."""
     found = [f for f in explain(recording, "--quantile", "0.9")["findings"] if f["cause"] == "gil"]
     assert found and found[0]["blame"]["kind"] == "span" and found[0]["blame"]["name"] == "chunk"
+
+
+def call(file: pathlib.Path, address: tuple[str, int], requests: int) -> list[str]:
+    """Records caller.py; its trace ids."""
+    result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, HERE / "caller.py", *address, requests)
+    assert result.returncode == 0, result.stderr
+    traces = result.stdout.split()
+    assert len(traces) == requests
+    return traces
+
+
+def share_of(ledger: dict, cause: str, peer: str) -> float:
+    """Of one request's time what is booked as this cause on this peer; nothing may be on a peer that is not known."""
+    assert not [piece for piece in ledger["ledger"] if piece["blame"]["name"] == "unknown peer"]
+    found = [piece for piece in ledger["ledger"] if piece["cause"] == cause and piece["blame"]["name"] == peer]
+    return sum(piece["end_ns"] - piece["start_ns"] for piece in found) / ledger["duration_ns"]
+
+
+@needs_root
+def test_short_connections_to_an_unfollowed_peer_name_it(tmp_path: pathlib.Path) -> None:
+    """Each request opens a connection of its own, gone long before descriptors are looked at from outside."""
+    def answer(end: socket.socket) -> None:
+        with end:
+            end.recv(1)
+            time.sleep(0.06)
+            end.sendall(b"!")
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],)).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        address = listener.getsockname()
+        traces = call(tmp_path / "r.duckdb", address, 240)
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+    peer = f"127.0.0.1:{address[1]}"
+    result = explain(tmp_path / "r.duckdb")
+    for figure in ("typical", "tail"):
+        on_peer = sum(f[f"{figure}_ns"] for f in result["findings"]
+                      if f["cause"] == "net_recv" and (f["blame"]["kind"], f["blame"]["name"]) == ("peer", peer))
+        assert on_peer >= 0.95 * result["latency_ns"][figure], result["findings"]
+    for trace in traces[::40]:
+        assert share_of(explain(tmp_path / "r.duckdb", "--trace", trace), "net_recv", peer) >= 0.95
+
+
+@needs_root
+def test_a_peer_that_does_not_let_in_is_named_while_connecting(tmp_path: pathlib.Path) -> None:
+    """The listener's queue is full for as long as it takes to send the first request to connect again."""
+    def serve() -> None:
+        time.sleep(1)  # tailspan and Python start in less
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError), listener.accept()[0] as end:
+                end.settimeout(0.2)
+                end.recv(1)
+                end.sendall(b"!")
+
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as held:
+        address = listener.getsockname()
+        for _ in range(2):
+            end = held.enter_context(socket.socket())
+            end.setblocking(False)
+            end.connect_ex(address)
+        listener.settimeout(0.1)
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            traces = call(tmp_path / "r.duckdb", address, 3)
+        finally:
+            stop.set()
+            server.join()
+    peer = f"127.0.0.1:{address[1]}"
+    shares = [share_of(explain(tmp_path / "r.duckdb", "--trace", trace), "net_connect", peer) for trace in traces]
+    assert max(shares) >= 0.95, shares
 
 
 def test_unknown_trace_and_operation(recording: pathlib.Path) -> None:

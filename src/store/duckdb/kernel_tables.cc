@@ -173,10 +173,12 @@ const Table<model::SocketInfo>& SocketTable() {
     t.ProcessStart(TAILSPAN_FIELD(pid), TAILSPAN_FIELD(from_mono_ns));
     t.Number("pid", "process", TAILSPAN_FIELD(pid));
     t.Number("fd", "file descriptor", TAILSPAN_FIELD(fd));
-    t.Number("from_mono_ns", "when it was first seen so", TAILSPAN_FIELD(from_mono_ns));
-    t.Number("inode", "the socket", TAILSPAN_FIELD(inode));
+    t.Number("from_mono_ns", "since when it is so", TAILSPAN_FIELD(from_mono_ns));
+    t.Number("inode", "the socket; 0 when it is none", TAILSPAN_FIELD(inode));
     t.Address("local", "its own end", TAILSPAN_FIELD(local));
     t.Address("remote", "its other end", TAILSPAN_FIELD(remote));
+    t.Number("registered", "told by its event loop: from_mono_ns is exact, else up to a second late",
+             TAILSPAN_FIELD(registered));
     return t;
   }();
   return table;

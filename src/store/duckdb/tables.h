@@ -11,7 +11,7 @@
 
 namespace tailspan::store::duckdb {
 
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 struct LossRow {
   std::string name;

@@ -65,6 +65,10 @@ void Print(const model::RecordBatch& batch, const base::LossCounters& loss) {
     fmt::print(R"({{"tid":{},"start":{},"end":{},"generation":{},"step":{},"span":"{}"}})", g.tid, g.start_mono_ns,
                g.end_mono_ns, g.generation, g.step_id, model::ToHex(g.span_id));
   });
+  PrintList("sockets", batch.sockets, [](const model::SocketInfo& s) {
+    fmt::print(R"({{"fd":{},"from":{},"inode":{},"local":"{}","remote":"{}","registered":{}}})", s.fd, s.from_mono_ns,
+               s.inode, model::ToText(s.local), model::ToText(s.remote), s.registered);
+  });
   PrintList("sites", batch.sites, [](const model::LoopSite& s) { fmt::print(R"([{},"{}"])", s.index, s.name); });
   PrintList("holes", batch.loop_holes, [](const model::LoopHole& h) { fmt::print("{}", h.record_count); });
   fmt::print("\"loss\": {{");

@@ -56,6 +56,7 @@ class Recording:
         self.steps: list[dict[str, Any]] = sorted(self.raw["steps"], key=lambda s: s["start"])
         self.changes: list[dict[str, Any]] = self.raw["changes"]
         self.polls: list[dict[str, Any]] = self.raw["polls"]
+        self.sockets: list[dict[str, Any]] = self.raw["sockets"]
         self.gc: list[dict[str, Any]] = self.raw["gc"]
         self.sites: dict[int, str] = dict(map(tuple, self.raw["sites"]))
         self.loss: dict[str, int] = self.raw["loss"]
