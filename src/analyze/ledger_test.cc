@@ -177,12 +177,12 @@ TEST(Ledger, SocketReadIsThePeersAndRepairsAreSplit) {
   r.batch.steps.back().fd = 8;
   r.Step(3, 2, 0x10, StepKind::kSoon, 1, 332, 334, 400);
   r.batch.sockets.push_back({RecordingBuilder::kPid, 8, 0, 1, us, peer});
-  r.batch.retransmissions.push_back({300'000, us, peer, 1, 200'000, 1});
+  r.batch.retransmissions.push_back({300'000, us, peer, 1, 200'000, 100'000, 0, 1});
   r.Cpu(100, 0, 10).Cpu(100, 330, 410);
   r.Wait(100, 10, 10, 330, 330, WaitClass::kPoll, Cause::kNetRecv);
   EXPECT_EQ(Golden(r),
-            "0-10 root on_cpu\n10-130 root net_recv 10.0.0.2:8000\n130-330 root retransmit 10.0.0.2:8000\n"
-            "330-331 root event_loop event loop\n331-332 root on_cpu\n332-333 root event_loop opener\n"
+            "0-10 root on_cpu\n10-100 root net_recv 10.0.0.2:8000\n100-300 root retransmit 10.0.0.2:8000\n"
+            "300-330 root net_recv 10.0.0.2:8000\n330-331 root event_loop event loop\n331-332 root on_cpu\n332-333 root event_loop opener\n"
             "333-334 root event_loop event loop\n334-400 root on_cpu\n");
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace tailspan::analyze {
 
@@ -13,6 +14,8 @@ using model::SocketInfo;
 using model::TargetKind;
 
 namespace {
+
+constexpr int64_t kTimerSlackNs = 10'000'000;
 
 // The latest owner until then, else the first one after; 0 none.
 template <typename Owners, typename Key>
@@ -106,41 +109,68 @@ int64_t Network::ReadyAt(const Connection& connection, int64_t from_ns, int64_t 
   return first == it->second.end() || *first > to_ns ? 0 : *first;
 }
 
-Repair Network::RepairIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const {
-  Repair out;
-  if (!connection.known()) return out;
-  const Retransmission* first = nullptr;
-  int64_t last_ns = 0, rto_sum_ns = 0;
-  uint32_t count = 0;
-  bool first_is_ours = false;
-  for (bool ours : {true, false}) {
-    Pair pair = ours ? Pair(connection.local, connection.remote) : Pair(connection.remote, connection.local);
-    auto it = retransmissions_.find(pair);
-    if (it == retransmissions_.end()) continue;
-    for (const Retransmission* r : it->second) {
-      if (r->at_mono_ns <= from_ns || r->at_mono_ns > to_ns) continue;
-      if (!first || r->at_mono_ns < first->at_mono_ns) {
-        first = r;
-        first_is_ours = ours;
-      }
-      last_ns = std::max(last_ns, r->at_mono_ns);
-      rto_sum_ns += r->rto_ns;
-      count += r->segments;
-    }
+// When the segment was sent whose loss this event repaired. The sender says when it sent after all had been
+// acknowledged, or the last that was; that is the lost segment's own time unless others of its flight arrived. A timer
+// fires up to an eighth late (the kernel's timer wheel) and some ticks: what would be longer ago is not this loss.
+int64_t Network::SentAt(const Retransmission& event, const Retransmission* before) {
+  const int64_t earliest_ns = event.at_mono_ns - event.rto_ns - event.rto_ns / 8 - kTimerSlackNs;
+  const int64_t before_ns = before ? before->at_mono_ns : 0;
+  if (event.sent_mono_ns >= std::max(earliest_ns, before_ns)) return std::min(event.sent_mono_ns, event.at_mono_ns);
+  if (before_ns >= earliest_ns) return before_ns;  // the same segment again
+  return event.at_mono_ns - event.rto_ns;
+}
+
+// When what was sent last arrived at us; 0 when nothing new came of it: then only its acknowledgement had been lost,
+// and nobody waited for it.
+int64_t Network::DeliveredAt(const Connection& connection, const Retransmission& event, int64_t to_ns) const {
+  const int64_t latest_ns = event.at_mono_ns + 2 * event.round_trip_ns + kTimerSlackNs;
+  if (ready_.count({connection.local, connection.remote}))
+    return ReadyAt(connection, event.at_mono_ns, std::min(to_ns, latest_ns));
+  return to_ns <= latest_ns ? to_ns : event.at_mono_ns;
+}
+
+// One direction's losses within a wait, each with all the times it was sent.
+void Network::AddRepairs(const Connection& connection, bool ours, int64_t from_ns, int64_t to_ns,
+                         std::vector<Repair>* out) const {
+  Pair pair = ours ? Pair(connection.local, connection.remote) : Pair(connection.remote, connection.local);
+  auto it = retransmissions_.find(pair);
+  if (it == retransmissions_.end()) return;
+  const std::vector<const Retransmission*>& events = it->second;
+  std::optional<Repair> open;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Retransmission& event = *events[i];
+    if (event.at_mono_ns <= from_ns) continue;
+    if (event.at_mono_ns > to_ns) break;
+    const Retransmission* before = i ? events[i - 1] : nullptr;
+    const int64_t sent_ns = SentAt(event, before);
+    const bool again = open && before && sent_ns == before->at_mono_ns;
+    if (!again) open = Repair{std::max(from_ns, sent_ns), 0, 0, 0, 0};
+    (ours ? open->segments_ours : open->segments_theirs) += event.segments;
+    open->last_mono_ns = event.at_mono_ns;
+    const Retransmission* next = i + 1 < events.size() ? events[i + 1] : nullptr;
+    if (next && next->at_mono_ns <= to_ns && SentAt(*next, &event) == event.at_mono_ns) continue;
+    open->end_ns = ours ? event.at_mono_ns : DeliveredAt(connection, event, to_ns);
+    if (open->end_ns > open->start_ns) out->push_back(*open);
   }
-  if (!first) return out;
-  // The repair ends with the delivery that the last retransmission brought: when the socket became readable, else the
-  // end of the wait. The lost segment was sent one timeout before the first retransmission; that was the last work on
-  // this exchange.
-  int64_t ready_ns = ReadyAt(connection, last_ns, to_ns);
-  out.end_ns = ready_ns ? ready_ns : to_ns;
-  int64_t sent_ns = std::min(first->at_mono_ns, first->at_mono_ns - first->rto_ns);
-  out.start_ns = std::max({from_ns, sent_ns, rto_sum_ns > 0 ? out.end_ns - rto_sum_ns : from_ns});
-  out.start_ns = std::min(out.start_ns, std::max(from_ns, first->at_mono_ns));
-  out.evidence =
-      fmt::format("{} retransmission{} on {} > {}, {}", count, count == 1 ? "" : "s", model::ToText(connection.local),
-                  model::ToText(connection.remote), first_is_ours ? "sent by us" : "sent by the peer");
-  return out;
+}
+
+std::vector<Repair> Network::RepairsIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const {
+  std::vector<Repair> all, joined;
+  if (!connection.known()) return joined;
+  for (bool ours : {true, false}) AddRepairs(connection, ours, from_ns, to_ns, &all);
+  std::sort(all.begin(), all.end(), [](const Repair& a, const Repair& b) { return a.start_ns < b.start_ns; });
+  for (const Repair& repair : all) {
+    if (joined.empty() || repair.start_ns > joined.back().end_ns) {
+      joined.push_back(repair);
+      continue;
+    }
+    Repair& last = joined.back();
+    last.end_ns = std::max(last.end_ns, repair.end_ns);
+    last.last_mono_ns = std::max(last.last_mono_ns, repair.last_mono_ns);
+    last.segments_ours += repair.segments_ours;
+    last.segments_theirs += repair.segments_theirs;
+  }
+  return joined;
 }
 
 // Who listens at the address's port, if the address is of this host as far as followed sockets tell. In several network

@@ -18,10 +18,11 @@ struct Connection {
   bool known() const { return remote.family != 0; }
 };
 
-// A part of a socket wait that a retransmission repaired.
+// A part of a wait on a socket in which something lost was missing: from its sending until its delivery.
 struct Repair {
-  int64_t start_ns = 0, end_ns = 0;  // empty when there was none
-  std::string evidence;
+  int64_t start_ns = 0, end_ns = 0;
+  int64_t last_mono_ns = 0;  // the last time that it was sent
+  uint32_t segments_ours = 0, segments_theirs = 0;
 };
 
 class Network {
@@ -34,16 +35,20 @@ class Network {
   Connection ConnectionOf(int32_t pid, int32_t fd, int64_t at_ns) const;
   // First time in (from, to] at which the connection's socket became readable; 0 unknown.
   int64_t ReadyAt(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
-  // Within a wait [from, to) on the connection. A loss is seen when it is repaired: the time from the last moment
-  // either end worked on this exchange before the loss until delivery, at most the sum of the timeouts read at the
-  // events.
-  Repair RepairIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
+  // Within a wait (from, to] on the connection, in order and apart from each other. A loss is seen when it is repaired:
+  // it lasted from when the lost segment was sent, the last moment either end worked on this exchange, until its
+  // delivery.
+  std::vector<Repair> RepairsIn(const Connection& connection, int64_t from_ns, int64_t to_ns) const;
   // "chroma" when a followed process has the remote end at that time, else "10.0.0.2:8000".
   std::string PeerName(const Connection& connection, int64_t at_ns) const;
   int32_t PeerPid(const Connection& connection, int64_t at_ns) const;  // 0: not followed
 
  private:
   using Pair = std::pair<model::SocketAddress, model::SocketAddress>;
+  static int64_t SentAt(const model::Retransmission& event, const model::Retransmission* before);
+  int64_t DeliveredAt(const Connection& connection, const model::Retransmission& event, int64_t to_ns) const;
+  void AddRepairs(const Connection& connection, bool ours, int64_t from_ns, int64_t to_ns,
+                  std::vector<Repair>* out) const;
 
   struct Owner {
     int64_t from_ns;

@@ -1,6 +1,7 @@
 // Which connection a descriptor was, and whose its other end, over a time in which numbers and ports come back.
 #include "analyze/network.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -129,6 +130,62 @@ TEST(Network, OnePortOfSeveralServicesIsNobodys) {
   r.Told(kOther, 3, 20, 2, Anywhere(8000), kNone);
   Timeline two(r.batch);
   EXPECT_EQ(Network(two).PeerPid({Ip(1, 40001), local, 0}, 100), 0);
+}
+
+constexpr int64_t kMs = 1'000'000;
+
+std::string Told(const std::vector<Repair>& repairs) {
+  std::string out;
+  for (const Repair& one : repairs) {
+    out += fmt::format("{}-{} ours {} theirs {}\n", one.start_ns / kMs, one.end_ns / kMs, one.segments_ours,
+                       one.segments_theirs);
+  }
+  return out;
+}
+
+// The question was lost twice, later the answer: what lies between is the peer's own time.
+TEST(Network, LossesInBothDirectionsLeaveThePeerItsTime) {
+  const SocketAddress us = Ip(1, 40), peer = Ip(2, 80);
+  Recording r;
+  r.batch.retransmissions = {{130 * kMs, us, peer, 1, 100 * kMs, 22 * kMs, 2 * kMs, 1},
+                             {350 * kMs, us, peer, 1, 200 * kMs, 22 * kMs, 2 * kMs, 1},
+                             {1400 * kMs, peer, us, 1, 200 * kMs, 1190 * kMs, 2 * kMs, 1}};
+  r.batch.sockets_ready = {{1403 * kMs, 1, us, peer}};
+  Timeline timeline(r.batch);
+  Network network(timeline);
+  const Connection connection{us, peer, 1};
+  EXPECT_EQ(Told(network.RepairsIn(connection, 20 * kMs, 1410 * kMs)),
+            "22-350 ours 2 theirs 0\n1190-1403 ours 0 theirs 1\n");
+  // The wait began after the loss.
+  EXPECT_EQ(Told(network.RepairsIn(connection, 300 * kMs, 1000 * kMs)), "300-350 ours 1 theirs 0\n");
+  EXPECT_EQ(Told(network.RepairsIn(connection, 400 * kMs, 1000 * kMs)), "");
+}
+
+// The question was lost, and with it the acknowledgement of the last answer, which the peer therefore sends again: we
+// had it. Without the question's loss nothing of ours was missing at all.
+TEST(Network, ALostAcknowledgementIsNoWaitOfOurs) {
+  const SocketAddress us = Ip(1, 40), peer = Ip(2, 80);
+  Recording r;
+  r.batch.retransmissions = {{230 * kMs, us, peer, 1, 200 * kMs, 20 * kMs, 2 * kMs, 1},
+                             {228 * kMs, peer, us, 1, 200 * kMs, 15 * kMs, 2 * kMs, 1},
+                             {7000 * kMs, peer, us, 1, 200 * kMs, 6790 * kMs, 2 * kMs, 1}};
+  r.batch.sockets_ready = {{5000 * kMs, 1, us, peer}, {8000 * kMs, 1, us, peer}};
+  Timeline timeline(r.batch);
+  Network network(timeline);
+  EXPECT_EQ(Told(network.RepairsIn({us, peer, 1}, 20 * kMs, 5001 * kMs)), "20-230 ours 1 theirs 0\n");
+  EXPECT_EQ(Told(network.RepairsIn({us, peer, 1}, 6500 * kMs, 8001 * kMs)), "");
+}
+
+// Of a long flight an earlier segment's time is told: not longer ago than the timer can have run.
+TEST(Network, ALossIsNoLongerThanItsTimer) {
+  const SocketAddress us = Ip(1, 40), peer = Ip(2, 80);
+  Recording r;
+  r.batch.retransmissions = {{5000 * kMs, peer, us, 1, 200 * kMs, 1000 * kMs, 2 * kMs, 1},
+                             {9000 * kMs, peer, us, 1, 200 * kMs, 0, 2 * kMs, 1}};
+  Timeline timeline(r.batch);
+  Network network(timeline);
+  EXPECT_EQ(Told(network.RepairsIn({us, peer, 1}, 1000 * kMs, 5001 * kMs)), "4800-5001 ours 0 theirs 1\n");
+  EXPECT_EQ(Told(network.RepairsIn({us, peer, 1}, 6000 * kMs, 9000 * kMs)), "8800-9000 ours 0 theirs 1\n");
 }
 
 }  // namespace

@@ -13,6 +13,17 @@ using model::Cause;
 using model::ThreadInterval;
 using model::WakerKind;
 
+namespace {
+
+std::string Told(const Repair& repair, const Connection& connection) {
+  uint32_t count = repair.segments_ours + repair.segments_theirs;
+  const char* sender = repair.segments_theirs == 0 ? "us" : repair.segments_ours == 0 ? "the peer" : "both";
+  return fmt::format("{} retransmission{} on {} > {}, sent by {}", count, count == 1 ? "" : "s",
+                     model::ToText(connection.local), model::ToText(connection.remote), sender);
+}
+
+}  // namespace
+
 void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, const Connection& connection,
                                 int64_t from_ns, int64_t to_ns, int node, Cause cause) {
   from_ns = std::max(from_ns, lo_ns_);
@@ -29,35 +40,41 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
     Emit(from_ns, to_ns, node, cause, std::move(peer));
     return;
   }
-  int64_t ready_ns = index_.network.ReadyAt(connection, from_ns, to_ns);
-  Repair repair = index_.network.RepairIn(connection, from_ns, to_ns);
-  if (ready_ns && repair.end_ns > repair.start_ns) ready_ns = std::max(ready_ns, repair.end_ns);
-  int64_t arrived_ns = ready_ns ? ready_ns : to_ns;
+  std::vector<Repair> repairs = index_.network.RepairsIn(connection, from_ns, to_ns);
+  int64_t ready_ns = index_.network.ReadyAt(connection, repairs.empty() ? from_ns : repairs.back().last_mono_ns, to_ns);
   // After the data had arrived the loop was busy elsewhere, or on its way out of its poll.
-  if (loop_thread < 0) arrived_ns = to_ns;
+  int64_t arrived_ns = ready_ns && loop_thread >= 0 ? ready_ns : to_ns;
   EmitLoopBusy(loop_thread, arrived_ns, to_ns, node);
-  if (repair.end_ns > repair.start_ns) {
-    repair.end_ns = std::min(repair.end_ns, arrived_ns);
-    Emit(repair.end_ns, arrived_ns, node, cause, peer);
-    Blame lossy = peer;
-    lossy.how = "tcp_retransmit_skb on this connection";
-    Emit(repair.start_ns, repair.end_ns, node, Cause::kRetransmit, std::move(lossy), false, repair.evidence);
-    Emit(from_ns, repair.start_ns, node, cause, std::move(peer));
-    return;
-  }
   // A followed peer's thread that woke us by its answer: the wait goes on into what that thread did.
   if (!sleep && loop_thread >= 0) sleep = timeline_.SleepEndedIn(loop_thread, from_ns, to_ns);
   int32_t peer_pid = index_.network.PeerPid(connection, to_ns);
-  if (sleep && peer_pid && sleep->waker.pid == peer_pid && sleep->waker.kind == WakerKind::kThread) {
-    int thread = timeline_.FindThread({sleep->waker.pid, sleep->waker.tid});
-    int64_t sent_ns = std::clamp(std::min(arrived_ns, sleep->wake_mono_ns), from_ns, arrived_ns);
-    if (thread >= 0) {
-      Emit(sent_ns, arrived_ns, node, cause, peer);
-      EmitPeer(thread, from_ns, sent_ns, node, peer, 1);
-      return;
-    }
+  int answering = -1;
+  if (sleep && peer_pid && sleep->waker.pid == peer_pid && sleep->waker.kind == WakerKind::kThread)
+    answering = timeline_.FindThread({sleep->waker.pid, sleep->waker.tid});
+  int64_t end_ns = arrived_ns;
+  if (answering >= 0) {
+    int64_t sent_ns = std::clamp(sleep->wake_mono_ns, from_ns, arrived_ns);
+    if (!repairs.empty()) sent_ns = std::max(sent_ns, std::min(repairs.back().end_ns, arrived_ns));
+    Emit(sent_ns, arrived_ns, node, cause, peer);
+    end_ns = sent_ns;
   }
-  Emit(from_ns, arrived_ns, node, cause, std::move(peer));
+  auto emit_peers = [&](int64_t start_ns, int64_t stop_ns) {
+    if (answering >= 0) {
+      EmitPeer(answering, start_ns, stop_ns, node, peer, 1);
+    } else {
+      Emit(start_ns, stop_ns, node, cause, peer);
+    }
+  };
+  Blame lossy = peer;
+  lossy.how = "tcp_retransmit_skb on this connection";
+  for (auto repair = repairs.rbegin(); repair != repairs.rend(); ++repair) {
+    repair->end_ns = std::min(repair->end_ns, end_ns);
+    if (repair->end_ns <= repair->start_ns) continue;
+    emit_peers(repair->end_ns, end_ns);
+    Emit(repair->start_ns, repair->end_ns, node, Cause::kRetransmit, lossy, false, Told(*repair, connection));
+    end_ns = repair->start_ns;
+  }
+  emit_peers(from_ns, end_ns);
 }
 
 // What a thread of a followed peer did while we waited for its answer, booked on the span that waits. Its waits for

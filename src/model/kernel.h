@@ -151,6 +151,8 @@ struct Retransmission {
   SocketAddress local, remote;  // as the sender of the segment sees it
   uint64_t inode = 0;           // 0 when the socket has no file
   int64_t rto_ns = 0;           // the sender's timeout when it fired
+  int64_t sent_mono_ns = 0;     // the lost segment was first sent then, or a little later; 0 unknown
+  int64_t round_trip_ns = 0;    // the sender's smoothed estimate
   uint32_t segments = 1;        // growth of total_retrans
 };
 

@@ -138,6 +138,8 @@ model::Retransmission RetransmissionOf(const WireRetransmitRecord& raw) {
   event.at_mono_ns = Signed(raw.at_mono_ns);
   event.inode = raw.inode;
   event.rto_ns = Signed(raw.rto_ns);
+  event.sent_mono_ns = Signed(raw.sent_mono_ns);
+  event.round_trip_ns = int64_t{raw.round_trip_us} * 1000;
   event.segments = raw.segments;
   AddressesOf(raw.flow, &event.local, &event.remote);
   return event;

@@ -115,6 +115,8 @@ TEST(RecordDecoder, Retransmission) {
   raw.type = kWireRetransmit;
   raw.at_mono_ns = 7;
   raw.rto_ns = 200'000'000;
+  raw.sent_mono_ns = 777;
+  raw.round_trip_us = 55;
   raw.segments = 1;
   raw.flow.family = 2;
   raw.flow.local[0] = 10;
@@ -124,6 +126,8 @@ TEST(RecordDecoder, Retransmission) {
   ASSERT_EQ(batch.retransmissions.size(), 1u);
   EXPECT_EQ(ToText(batch.retransmissions[0].local), "10.0.0.0:80");
   EXPECT_EQ(batch.retransmissions[0].rto_ns, 200'000'000);
+  EXPECT_EQ(batch.retransmissions[0].sent_mono_ns, 777);
+  EXPECT_EQ(batch.retransmissions[0].round_trip_ns, 55'000);
 }
 
 }  // namespace

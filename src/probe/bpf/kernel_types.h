@@ -147,6 +147,8 @@ struct inet_connection_sock {
   u32 icsk_rto;
 };
 struct tcp_sock {
+  u64 first_tx_mstamp;
+  u32 srtt_us;
   u32 total_retrans;
   u32 write_seq;
   u32 snd_una;

@@ -27,8 +27,11 @@ int BPF_PROG(OnRetransmit, const struct sock* sk) {
   u64 ticks = BPF_CORE_READ((struct inet_connection_sock*)sk, icsk_rto);
   u64 per_second = CONFIG_HZ > 0 ? CONFIG_HZ : kUsualTicksPerSecond;
   record->rto_ns = ticks * (1000000000ull / per_second);
+  // When sending began after all had been acknowledged, or the send time of what was acknowledged last: microseconds of
+  // CLOCK_MONOTONIC, never later than when the lost segment was first sent.
+  record->sent_mono_ns = BPF_CORE_READ((struct tcp_sock*)sk, first_tx_mstamp) * 1000;
   record->segments = 1;
-  record->pad = 0;
+  record->round_trip_us = BPF_CORE_READ((struct tcp_sock*)sk, srtt_us) >> 3;  // kept in eighths
   __builtin_memcpy(&record->flow, &flow, sizeof(flow));
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   Count(kWireRecords, 1);

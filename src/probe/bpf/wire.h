@@ -248,11 +248,12 @@ struct WireRetransmitRecord {
   __u64 at_mono_ns;
   __u64 inode;
   __u64 rto_ns;
+  __u64 sent_mono_ns;
   __u32 segments;
-  __u32 pad;
+  __u32 round_trip_us;
   struct WireFlow flow;
 };
-WIRE_ASSERT(sizeof(struct WireRetransmitRecord) == 80);
+WIRE_ASSERT(sizeof(struct WireRetransmitRecord) == 88);
 
 struct WireReadyRecord {
   __u32 type;

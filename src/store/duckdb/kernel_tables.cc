@@ -159,6 +159,9 @@ const Table<model::Retransmission>& RetransmissionTable() {
     t.Address("remote", "the receiver's end", TAILSPAN_FIELD(remote));
     t.Optional("inode", "the sender's socket; NULL when it has no file", TAILSPAN_FIELD(inode), 0);
     t.Number("rto_ns", "the sender's timeout then, ns", TAILSPAN_FIELD(rto_ns));
+    t.Optional("sent_mono_ns", "the lost segment was first sent then, or a little later; NULL unknown",
+               TAILSPAN_FIELD(sent_mono_ns), 0);
+    t.Number("round_trip_ns", "the sender's smoothed estimate, ns", TAILSPAN_FIELD(round_trip_ns));
     t.Number("segments", "how many segments", TAILSPAN_FIELD(segments));
     return t;
   }();
