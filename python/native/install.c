@@ -75,6 +75,7 @@ static int SkipSites(PyObject* asyncio, PyObject* loop_type, PyObject* thread_mo
   static int done;
   static const char* const of_loop[] = {"call_soon", "_call_soon",  "call_soon_threadsafe", "call_later",
                                         "call_at",   "create_task", "run_in_executor",      NULL};
+  static const char* const of_selector_loop[] = {"add_reader", "_add_reader", "add_writer", "_add_writer", NULL};
   static const char* const of_asyncio[] = {"create_task", "to_thread", "ensure_future", NULL};
   static const char* const of_tasks[] = {"_ensure_future", NULL};
   static const char* const of_pool[] = {"submit", NULL};
@@ -82,10 +83,15 @@ static int SkipSites(PyObject* asyncio, PyObject* loop_type, PyObject* thread_mo
   done = 1;
   PyObject* tasks = PyObject_GetAttrString(asyncio, "tasks");
   PyObject* pool = PyObject_GetAttrString(thread_module, "ThreadPoolExecutor");
-  int bad = !tasks || !pool || SkipNames(loop_type, of_loop) || SkipNames(asyncio, of_asyncio) ||
-            SkipNames(tasks, of_tasks) || SkipNames(pool, of_pool);
+  PyObject* selector_events = PyImport_ImportModule("asyncio.selector_events");
+  PyObject* selector_loop = selector_events ? PyObject_GetAttrString(selector_events, "BaseSelectorEventLoop") : NULL;
+  int bad = !tasks || !pool || !selector_loop || SkipNames(selector_loop, of_selector_loop) ||
+            SkipNames(loop_type, of_loop) || SkipNames(asyncio, of_asyncio) || SkipNames(tasks, of_tasks) ||
+            SkipNames(pool, of_pool);
   Py_XDECREF(tasks);
   Py_XDECREF(pool);
+  Py_XDECREF(selector_events);
+  Py_XDECREF(selector_loop);
   return bad ? -1 : 0;
 }
 

@@ -190,7 +190,7 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
     const LoopStep& record = *timeline_.step(step).record;
     if (at.at_ns <= floor_ns) return back_to_origin();
     if (IsIo(record.kind)) {
-      bool connect = timeline_.SiteName(record.pid, record.site).find("connect") != std::string::npos;
+      bool connect = timeline_.SiteName(record.pid, record.site).find("sock_connect") != std::string::npos;
       Cause cause = record.kind == StepKind::kIoRead ? Cause::kNetRecv : connect ? Cause::kNetConnect : Cause::kNetSend;
       Connection connection = index_.network.ConnectionOf(record.pid, record.fd, at.at_ns);
       EmitSocketWait(timeline_.step(step).thread, nullptr, connection, floor_ns, at.at_ns, at.node, cause);

@@ -133,7 +133,8 @@ class SocketsTest(unittest.TestCase):
                       default=1 << 63)
             begin = at(recording, seen["fd"], seen["at"])["from"]
             own = [s for s in reads if s["fd"] == seen["fd"] and begin < s["ready"] < end]
-            self.assertGreaterEqual(len(own), 1)
+            self.assertEqual([s["site_name"].endswith("sock_connect") for s in own], [True] + [False] * (len(own) - 1))
+            self.assertEqual(own[0]["kind"], "io_write")
 
     def test_ipv4_in_ipv6_is_ipv4_and_ipv6_is_itself(self) -> None:
         if not socket.has_dualstack_ipv6():
