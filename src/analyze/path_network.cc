@@ -21,7 +21,7 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
       BlameKind::kPeer, index_.network.PeerName(connection), model::ToText(connection.remote), "socket", 0.95, {}, 0};
   if (!connection.known()) peer = {BlameKind::kPeer, "unknown peer", {}, "descriptor", 0.4, {}, 0};
   if (cause != Cause::kNetRecv || !connection.known()) {
-    Emit(from_ns, to_ns, node, cause, std::move(peer));
+    EmitInferred(loop_thread, from_ns, to_ns, node, cause, peer);
     return;
   }
   int64_t ready_ns = index_.network.ReadyAt(connection, from_ns, to_ns);
@@ -33,11 +33,11 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
   EmitLoopBusy(loop_thread, arrived_ns, to_ns, node);
   if (repair.end_ns > repair.start_ns) {
     repair.end_ns = std::min(repair.end_ns, arrived_ns);
-    Emit(repair.end_ns, arrived_ns, node, cause, peer);
+    EmitInferred(loop_thread, repair.end_ns, arrived_ns, node, cause, peer);
     Blame lossy = peer;
     lossy.how = "tcp_retransmit_skb on this connection";
-    Emit(repair.start_ns, repair.end_ns, node, Cause::kRetransmit, std::move(lossy), false, repair.evidence);
-    Emit(from_ns, repair.start_ns, node, cause, std::move(peer));
+    EmitInferred(loop_thread, repair.start_ns, repair.end_ns, node, Cause::kRetransmit, lossy, false, repair.evidence);
+    EmitInferred(loop_thread, from_ns, repair.start_ns, node, cause, peer);
     return;
   }
   // A followed peer's thread that woke us by its answer: the wait goes on into what that thread did.
@@ -47,12 +47,14 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
     int thread = timeline_.FindThread({sleep->waker.pid, sleep->waker.tid});
     int64_t sent_ns = std::clamp(std::min(arrived_ns, sleep->wake_mono_ns), from_ns, arrived_ns);
     if (thread >= 0) {
-      Emit(sent_ns, arrived_ns, node, cause, peer);
-      EmitPeer(thread, from_ns, sent_ns, node, peer, 1);
+      EmitInferred(loop_thread, sent_ns, arrived_ns, node, cause, peer);
+      CutBackward(timeline_.Holes(loop_thread), from_ns, sent_ns, [&](int64_t from, int64_t to, const RingHole* hole) {
+        hole ? EmitRingHole(*hole, from, to, node) : EmitPeer(thread, from, to, node, peer, 1);
+      });
       return;
     }
   }
-  Emit(from_ns, arrived_ns, node, cause, std::move(peer));
+  EmitInferred(loop_thread, from_ns, arrived_ns, node, cause, peer);
 }
 
 // What a thread of a followed peer did while we waited for its answer, booked on the span that waits. Its waits for
@@ -63,20 +65,20 @@ void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, 
   std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
   for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
     if (slice->kind == Slice::Kind::kRunnable) {
-      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed,
-           "in the peer " + peer.name);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause,
+             BlameOccupant(*slice->interval), slice->summed, "in the peer " + peer.name);
       continue;
     }
     if (slice->kind == Slice::Kind::kOnCpu) {
-      Emit(slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
-           {BlameKind::kProcess,
-            peer.name,
-            fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
-            "thread that answered",
-            0.9,
-            {},
-            0},
-           slice->summed);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
+             {BlameKind::kProcess,
+              peer.name,
+              fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
+              "thread that answered",
+              0.9,
+              {},
+              0},
+             slice->summed);
       continue;
     }
     bool by_thread = slice->kind == Slice::Kind::kBlocked && !slice->summed &&
@@ -94,8 +96,8 @@ void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, 
         (slice->cause == Cause::kPageFault || slice->cause == Cause::kDiskRead || slice->cause == Cause::kDiskWrite ||
          slice->cause == Cause::kStopped || slice->cause == Cause::kSleep);
     if (of_its_own) {
-      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed,
-           "in the peer " + peer.name);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice),
+             slice->summed, "in the peer " + peer.name);
     } else {
       Emit(slice->start_ns, slice->end_ns, node, Cause::kNetRecv, peer);
     }
