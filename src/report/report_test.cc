@@ -131,20 +131,21 @@ TEST(Text, WithoutRequestsOnlyTheVerdict) {
 
 TEST(Json, FollowsTheContract) {
   const std::string json = RenderJson(Example());
-  for (const char* part :
-       {R"({"schema":"tailspan.explanation/1","source":{"file":"rag.duckdb","from_unix_ns":0,"to_unix_ns":0})",
-        R"("operation":"POST /ask","requests":4000,"errors":12,"quantile":0.99,"typical_quantile":0.5)",
-        R"("verdict":"fault")",
-        R"("latency_ns":{"typical":81000000,"tail":912000000,"excess":831000000,"tail_ci95":[880000000,951000000])",
-        R"("rank":1,"cause":"gil","span":"retrieve","span_path":["POST /ask","retrieve"])",
-        R"("blame":{"kind":"span","name":"chunk","detail":"","how":"gil release timeline","confidence":0.97})",
-        R"("typical_ns":1200000,"tail_ns":509000000,"excess_ns":507800000)",
-        R"("share_of_excess":0.61,"share_ci95":[0.56,0.66])",
-        R"("what_if":{"tail_ns":404000000,"ci95":[371000000,446000000])", R"("what_if":null)",
-        R"("exemplars":["00000000000000010000000000000002"])",
-        R"("rest":{"typical_ns":19800000,"tail_ns":103000000,"excess_ns":83200000)", R"("loss":{"ring_buffer_full":3})",
-        R"("cpu_book":{"measured_ns":12000000000,"scheduler_ns":12240000000,"preemption_ns":120000000,"difference":0.01})",
-        R"("capabilities":{"sched_switch":true,"gpu":false})", R"("manifest":{})"}) {
+  for (
+      const char* part :
+      {R"({"schema":"tailspan.explanation/1","source":{"file":"rag.duckdb","from_unix_ns":0,"to_unix_ns":0})",
+       R"("operation":"POST /ask","requests":4000,"errors":12,"quantile":0.99,"typical_quantile":0.5)",
+       R"("verdict":"fault")",
+       R"("latency_ns":{"typical":81000000,"tail":912000000,"excess":831000000,"tail_ci95":[880000000,951000000])",
+       R"("rank":1,"cause":"gil","span":"retrieve","span_path":["POST /ask","retrieve"])",
+       R"("blame":{"kind":"span","name":"chunk","detail":"","how":"gil release timeline","confidence":0.97})",
+       R"("typical_ns":1200000,"tail_ns":509000000,"excess_ns":507800000)",
+       R"("share_of_excess":0.61,"share_ci95":[0.56,0.66])",
+       R"("what_if":{"tail_ns":404000000,"ci95":[371000000,446000000])", R"("what_if":null)",
+       R"("exemplars":["00000000000000010000000000000002"])",
+       R"("rest":{"typical_ns":19800000,"tail_ns":103000000,"excess_ns":83200000)", R"("loss":{"ring_buffer_full":3})",
+       R"("cpu_book":{"measured_ns":12000000000,"scheduler_ns":12240000000,"preemption_ns":120000000,"difference":0.01})",
+       R"("capabilities":{"sched_switch":true,"gpu":false})", R"("manifest":{})"}) {
     EXPECT_NE(json.find(part), std::string::npos) << part << "\nin " << json;
   }
 }

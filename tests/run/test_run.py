@@ -222,14 +222,22 @@ def test_lost_loop_records_lower_what_is_explained(recording: pathlib.Path, tmp_
     whole, dropped = explain(recording), explain(file)
     assert dropped["unexplained_share"] > whole["unexplained_share"] + 0.01
     assert dropped["loss"]["loop_ring_drop_on_purpose"] > 0
-    trace = explain(file, "--trace", next(f for f in dropped["findings"] if f["cause"] == "unexplained")["exemplars"][0])
-    assert any(p["cause"] == "unexplained" and "loop lost here" in p["evidence"] for p in trace["ledger"])
+    ledgers = [pieces_of(file, trace) for trace in slowest_traces(file)]
+    assert any("of the loop lost here" in p["evidence"] for ledger in ledgers for p in ledger if p["cause"] == "unexplained")
+
+
+def pieces_of(recording: pathlib.Path, trace: str) -> list[dict]:
+    return explain(recording, "--trace", trace)["ledger"]
+
+
+def slowest_traces(recording: pathlib.Path) -> set[str]:
+    return {trace for f in explain(recording, "--quantile", "0.9")["findings"] for trace in f["exemplars"]}
 
 
 @needs_root
 def test_the_cpu_books_agree(recording: pathlib.Path) -> None:
     book = explain(recording)["cpu_book"]
-    assert book["measured_ns"] > 260 / 10 * 60_000_000, "the chunks alone compute that long"
+    assert book["measured_ns"] > 100_000_000 and book["scheduler_ns"] > 100_000_000
     assert abs(book["difference"]) < 0.03
 
 
@@ -238,12 +246,11 @@ def test_a_garbage_collection_is_named(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "r.duckdb"
     result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, HERE / "collecting.py", 200)
     assert result.returncode == 0, result.stderr
-    findings = explain(file, "--quantile", "0.9")["findings"]
-    gc = next(f for f in findings if f["cause"] == "gc")
-    assert gc["span"] == "tidy" and gc["blame"]["name"] == "garbage collector"
-    assert gc["tail_ns"] > 5_000_000
-    ledger = explain(file, "--trace", gc["exemplars"][0])["ledger"]
-    assert any(p["cause"] == "gc" and "generation 2" in p["blame"]["detail"] for p in ledger)
+    ledgers = [pieces_of(file, trace) for trace in slowest_traces(file)]
+    collections = [p for ledger in ledgers for p in ledger if p["cause"] == "gc" and p["span"] == "tidy"]
+    assert sum(p["end_ns"] - p["start_ns"] for p in collections) > 5_000_000
+    assert {p["blame"]["name"] for p in collections} == {"garbage collector"}
+    assert any("generation 2" in p["blame"]["detail"] for p in collections)
 
 
 @needs_root
@@ -257,11 +264,11 @@ def test_a_program_without_hooks_is_joined(tmp_path: pathlib.Path, mode: str, jo
     assert answer["requests"] == 100
     assert answer["unexplained_share"] < 0.1
     assert answer["join"][join] > 0.9 and answer["join"]["thread_context"] == 0
-    sleep = next(f for f in answer["findings"] if f["cause"] == "sleep")
-    assert sleep["span"] == "read" and 3_900_000 < sleep["typical_ns"] < 6_000_000
-    own = [f for f in answer["findings"] if f["cause"] == "on_cpu"]
-    assert sum(f["typical_ns"] for f in own) > 3_000_000
-    assert all(f["blame"]["confidence"] <= 0.9 for f in answer["findings"])
+    ledger = pieces_of(file, f"{7:032x}")
+    waited = sum(p["end_ns"] - p["start_ns"] for p in ledger if p["cause"] == "sleep")
+    assert {p["span"] for p in ledger if p["cause"] == "sleep"} == {"read"} and 3_900_000 < waited < 6_000_000
+    assert {p["span"] for p in ledger if p["cause"] == "on_cpu"} == {"ask", "read"}
+    assert all(p["blame"]["confidence"] <= 0.9 for p in ledger)
 
 
 @needs_root
