@@ -16,6 +16,7 @@ using base::DurationText;
 
 constexpr double kConfidentMin = 0.8;  // below: how the blame is known speaks against it
 constexpr double kSummedNote = 0.1;    // of the line's time
+constexpr double kEvidenceNote = 0.1;  // of the line's time; rarer evidence says nothing about the line
 constexpr double kJoinNote = 0.1;      // joined to its span by something weaker than thread context
 
 std::string Largest(const std::map<std::string, double>& by_ns) {
@@ -45,8 +46,11 @@ void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const Ordi
         "longest single piece {}, {:.1f} pieces a request", DurationText(static_cast<double>(facts.longest_ns)),
         static_cast<double>(facts.pieces) / std::max<double>(1, static_cast<double>(facts.requests.size()))));
   }
-  if (!facts.evidence_ns.empty()) {
-    f->evidence_for.push_back(fmt::format("meanwhile the other was: {}", Largest(facts.evidence_ns)));
+  if (const std::string most = Largest(facts.evidence_ns); !most.empty()) {
+    const double share = facts.evidence_ns.at(most) / facts.ns;
+    if (share >= kEvidenceNote) {
+      f->evidence_for.push_back(fmt::format("in {} of it, meanwhile: {}", Percent(share), most));
+    }
   }
   if (model::IsContention(f->cause) && contention.known() && !judgement.ordinary) {
     f->evidence_for.push_back(fmt::format("a replay of the same arrivals without rare long steps gives {} of it",
@@ -96,11 +100,12 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
     against.push_back(
         fmt::format("{} of it is known only as sums over small windows", Percent(facts.summed_ns / facts.ns)));
   }
-  double weak_ns = 0;
-  for (const auto& [join, ns] : facts.join_ns) weak_ns += join > model::Join::kThreadId ? ns : 0;
-  if (facts.ns > 0 && weak_ns > kJoinNote * facts.ns) {
-    against.push_back(
-        fmt::format("{} of it was joined to its span without thread context", Percent(weak_ns / facts.ns)));
+  for (const auto& [join, ns] : facts.join_ns) {
+    if (join == model::Join::kNone || model::JoinConfidence(join) >= kConfidentMin || ns <= kJoinNote * facts.ns) {
+      continue;
+    }
+    against.push_back(fmt::format("{} of it was joined to its span without thread context, by {} (confidence {:.2f})",
+                                  Percent(ns / facts.ns), model::JoinName(join), model::JoinConfidence(join)));
   }
 }
 
@@ -164,6 +169,7 @@ std::vector<PieceFacts> CollectPieceFacts(const Population& population, const At
       if (!piece.blame.detail.empty()) f.detail_ns[piece.blame.detail] += ns;
       if (!piece.evidence.empty()) f.evidence_ns[piece.evidence] += ns;
       f.join_ns[piece.join] += ns;
+      if (IsDiskCause(piece.cause)) f.disk_waits.push_back({ledger.start_unix_ns, piece.start_ns, piece.end_ns});
     }
     for (size_t k = 0; k < own.size(); ++k) {
       if (own[k] > 0) facts[k].requests.emplace_back(own[k], &ledger);
@@ -173,7 +179,7 @@ std::vector<PieceFacts> CollectPieceFacts(const Population& population, const At
 }
 
 void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const OrdinaryContention& contention,
-                  const model::Explanation& explanation, model::Finding* finding) {
+                  const model::Explanation& explanation, const DiskWaits* disk, model::Finding* finding) {
   finding->blame.how = Largest(facts.how_ns);
   finding->blame.detail = Largest(facts.detail_ns);
   if (facts.detail_ns.size() > 1) finding->blame.detail += fmt::format(" and {} more", facts.detail_ns.size() - 1);
@@ -198,6 +204,11 @@ void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const Ord
   Replace(&missing, party);
   Replace(&finding->fix, party);
   EvidenceFor(facts, judgement, contention, explanation, wait, finding);
+  if (disk && !facts.disk_waits.empty()) {
+    if (std::string text = disk->Describe(facts.disk_waits, finding->cause); !text.empty()) {
+      finding->evidence_for.push_back(std::move(text));
+    }
+  }
   EvidenceAgainst(facts, judgement, contention, explanation, finding);
   if (!missing.empty()) finding->missing.push_back(missing);
   if (finding->blame.kind == model::BlameKind::kNone && finding->cause != model::Cause::kUnexplained) {

@@ -187,7 +187,7 @@ std::vector<RankedGroup> RankGroups(const Population& population, const Attribut
 }
 
 void FillFindings(const Population& population, const Attribution& answer, const OrdinaryContention& contention,
-                  uint64_t seed, Explanation* out) {
+                  const ExplainOptions& options, Explanation* out) {
   const std::vector<RankedGroup> ranked = RankGroups(population, answer, contention);
   const std::vector<PieceFacts> facts = CollectPieceFacts(population, answer);
   size_t groups_done = 0;
@@ -205,9 +205,9 @@ void FillFindings(const Population& population, const Attribution& answer, const
       f.group_shortfall_ci95 = ToRange(g.column->shortfall_ci);
       f.is_fault = g.judgement.fault && f.rank == group_rank;
       f.is_suspect = g.judgement.suspect && f.rank == group_rank;
-      FillEvidence(facts[k], g.judgement, contention, *out, &f);
+      FillEvidence(facts[k], g.judgement, contention, *out, options.disk, &f);
       if (f.rank == group_rank && groups_done < kWhatIfMax) {
-        const WhatIf what_if = WithoutGroup(population, answer, *g.column, seed);
+        const WhatIf what_if = WithoutGroup(population, answer, *g.column, options.seed);
         f.has_what_if = true;
         f.what_if_tail_ns = what_if.tail_ns;
         f.what_if_ci95_ns = ToRange(what_if.ci_ns);
@@ -345,7 +345,7 @@ base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const
   const OrdinaryContention contention(population, ledgers, std::move(replay), out.quantile);
   out.replayed = contention.known();
   out.replay_contention_ns = contention.All().tail_ns;
-  FillFindings(population, answer, contention, options.seed, &out);
+  FillFindings(population, answer, contention, options, &out);
   Decide(&out);
   AddNotes(options, failed, answer, &out);
   return out;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/disk_waits.h"
 #include "base/result.h"
 #include "model/explanation.h"
 #include "model/ledger.h"
@@ -16,6 +17,7 @@ struct ExplainOptions {
   double quantile = 0;    // 0: the highest of .99, .95, .90 with at least 5 requests beyond it
   double slo_ms = 0;      // 0: none; else excess is the tail beyond this target
   const std::vector<model::TraceLedger>* baseline = nullptr;  // an earlier recording's ledgers of the operation
+  const DiskWaits* disk = nullptr;                            // the recording's block requests, for evidence
   int cpus = 0;       // of the recorded host, for the replay; 0: not known, 2 are taken
   uint64_t seed = 1;  // of the bootstrap: the same input gives the same answer
 };

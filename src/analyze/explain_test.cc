@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace tailspan::analyze {
@@ -163,6 +164,41 @@ TEST(Explain, ASlowdownOfEveryRequestNeedsABaseline) {
   const model::Explanation slo = Explain(after, with_slo).value();
   EXPECT_DOUBLE_EQ(slo.typical_ns, 120 * kMs);
   ExpectSums(slo);
+}
+
+TEST(Explain, TheDisksRequestsAndTheWayOfJoiningAreEvidence) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "index.faiss");
+  std::vector<model::BlockRequest> requests;
+  for (TraceLedger& ledger : ledgers) {
+    for (model::LedgerPiece& piece : ledger.pieces) {
+      if (piece.cause != Cause::kPageFault) continue;
+      piece.join = model::Join::kOnlyOpenSpan;
+      model::BlockRequest request;
+      request.device = 254u << 20;
+      request.issue_mono_ns = ledger.start_unix_ns + piece.start_ns + static_cast<int64_t>(100 * kMs);
+      request.complete_mono_ns = request.issue_mono_ns + static_cast<int64_t>(50 * kMs);
+      requests.push_back(request);
+    }
+  }
+  const DiskWaits disk(requests, base::ClockMap());
+  ExplainOptions options;
+  options.disk = &disk;
+  const model::Explanation e = Explain(ledgers, options).value();
+  const auto says = [](const std::vector<std::string>& lines, const char* text) {
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const auto& line) { return line.find(text) != std::string::npos; });
+  };
+  const model::Finding& first = e.findings.at(0);
+  EXPECT_TRUE(
+      says(first.evidence_for, "reads in these waits, median 50 ms from issue to completion, at the device for 10 %"));
+  EXPECT_TRUE(
+      says(first.evidence_against, "100 % of it was joined to its span without thread context, by only_open_span"));
+  EXPECT_FALSE(says(Explain(ledgers, {}).value().findings.at(0).evidence_for, "device 254:0"));
+  for (const model::Finding& f : e.findings) {
+    if (f.cause == Cause::kNetRecv) {
+      EXPECT_FALSE(says(f.evidence_for, "device 254:0"));
+    }
+  }
 }
 
 TEST(Explain, PicksTheOperationWithTheLargestSummedExcess) {

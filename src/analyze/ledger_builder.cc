@@ -5,6 +5,7 @@
 
 #include "analyze/analyze.h"
 #include "analyze/path_walker.h"
+#include "analyze/span_join.h"
 #include "base/result.h"
 
 namespace tailspan::analyze {
@@ -115,6 +116,7 @@ std::vector<TraceLedger> BuildLedgers(const model::RecordBatch& batch, const Led
   base::ClockMap clock(batch.clock_pairs);
   std::vector<Trace> traces = AssembleTraces(batch.spans, clock, options, loss);
   Timeline timeline(batch);
+  JoinSpansToThreads(traces, &timeline);
   GilTimeline gil(timeline);
   Network network(timeline);
   WalkIndex index{traces, timeline, gil, network, options, loss, {}, {}};

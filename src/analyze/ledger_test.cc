@@ -60,6 +60,49 @@ TEST(Ledger, LostRecordsAreUnexplained) {
   EXPECT_EQ(Golden(r), "0-30 root on_cpu\n30-50 root unexplained\n50-100 root on_cpu\n");
 }
 
+// What follows from the order of the loop's records alone is not told where some of them were lost: neither waits nor
+// whose step ran. The record after the hole is a step, and tells of its own time.
+TEST(Ledger, LostLoopRecordsAreUnexplained) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(9, 0, "other", 0, 300, 2);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 0, 0x90, StepKind::kTimer, 9, 60, 60, 78);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 1, 50, 80, 100);
+  r.Cpu(100, 0, 10).Cpu(100, 45, 110);
+  r.Wait(100, 10, 10, 45, 45, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-10 root on_cpu\n10-50 root sleep timer\n50-60 root event_loop event loop\n60-78 root event_loop other\n"
+            "78-80 root event_loop event loop\n80-100 root on_cpu\n");
+  r.Hole(40, 78, 7);
+  EXPECT_EQ(Golden(r),
+            "0-10 root on_cpu\n10-40 root sleep timer\n40-60 root unexplained\n60-78 root event_loop other\n"
+            "78-80 root event_loop event loop\n80-100 root on_cpu\n");
+  base::LossCounters loss;
+  EXPECT_EQ(BuildLedgers(r.batch, {}, &loss)[0].pieces[2].evidence, "7 records of the loop lost here");
+  EXPECT_GT(loss.Get(base::Loss::kLedgerHole), 0u);
+}
+
+// The kernel's own book and the span that it read outlive lost loop records.
+TEST(Ledger, LostLoopRecordsLeaveTheKernelsBook) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0, 101).Change(100, 0, 1, 0, 101).Hole(20, 90, 3, 101);
+  r.Cpu(101, 0, 50).Cpu(101, 50, 120);
+  EXPECT_EQ(Golden(r), "0-20 root on_cpu\n20-90 root unexplained\n90-100 root on_cpu\n");
+  r.batch.intervals[1].span_id = 1;
+  EXPECT_EQ(Golden(r), "0-20 root on_cpu\n20-50 root unexplained\n50-100 root on_cpu\n");
+}
+
+// A task's address used again while the records of its first step were lost: the former task's steps are not its own.
+TEST(Ledger, AnotherTasksStepsBeforeLostRecordsAreNotItsOwn) {
+  RecordingBuilder r;
+  r.Span(9, 0, "other", 0, 25, 2).Span(1, 0, "root", 30, 100);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 9, 0, 0, 20);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 1, 80, 80, 100).Hole(20, 100, 2);
+  r.Cpu(100, 0, 20).Cpu(100, 80, 110);
+  r.Wait(100, 20, 20, 80, 80, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r, 1), "0-50 root unexplained\n50-70 root on_cpu\n");
+}
+
 TEST(Ledger, OnCpuIsMeasuredNotInferred) {
   RecordingBuilder r;
   r.Span(1, 0, "root", 0, 100).Change(0, 1, 0, 0).Change(100, 0, 1, 0).Cpu(100, 0, 100);
@@ -165,6 +208,33 @@ TEST(Ledger, GilSlicesAreOneWait) {
   last.waker.futex_address = 0x1000;
   r.Cpu(100, 85, 110).Cpu(101, 0, 200);
   EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-80 root gil chunk\n80-85 root run_queue\n85-100 root on_cpu\n");
+}
+
+// A collection is gc for the step that set it off; for who waits for the loop or the GIL meanwhile it is what the
+// blamed one was doing.
+TEST(Ledger, GarbageCollectionIsNamed) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(9, 0, "other", 0, 300, 2).Span(8, 0, "chunk", 0, 300, 3);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 20).Gc(5, 15, 2);
+  r.Step(2, 0, 0x90, StepKind::kTimer, 9, 20, 20, 40).Gc(25, 35, 1);
+  r.Step(3, 1, 0x10, StepKind::kSoon, 1, 20, 70, 100);
+  r.Step(20, 0, 0, StepKind::kExecutor, 8, 0, 0, 200, 101).Gc(45, 60, 0, 101);
+  r.Cpu(100, 0, 40);
+  auto& gil = r.Wait(100, 40, 40, 68, 70, WaitClass::kGil, Cause::kGil);
+  gil.waker.kind = model::WakerKind::kThread;
+  gil.waker.pid = RecordingBuilder::kPid;
+  gil.waker.tid = 101;
+  gil.waker.futex_address = 0x1000;
+  r.Cpu(100, 70, 110).Cpu(101, 0, 200);
+  EXPECT_EQ(Golden(r),
+            "0-5 root on_cpu\n5-15 root gc garbage collector\n15-20 root on_cpu\n20-25 root event_loop other\n"
+            "25-35 root event_loop other\n35-40 root event_loop other\n40-45 root gil chunk\n45-60 root gil chunk\n"
+            "60-68 root gil chunk\n68-70 root run_queue\n70-100 root on_cpu\n");
+  base::LossCounters loss;
+  auto pieces = BuildLedgers(r.batch, {}, &loss)[0].pieces;
+  EXPECT_EQ(pieces[1].blame.detail, "generation 2, thread 100");
+  EXPECT_EQ(pieces[4].evidence, "Python's garbage collector, generation 1");
+  EXPECT_EQ(pieces[7].evidence, "Python's garbage collector, generation 0");
 }
 
 // A socket read by the loop: the reader's callback runs in its opener's context and is passed through.

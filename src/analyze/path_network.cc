@@ -37,7 +37,7 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
              0};
   if (!connection.known()) peer = {BlameKind::kPeer, "unknown peer", {}, "descriptor", 0.4, {}, 0};
   if (cause != Cause::kNetRecv || !connection.known()) {
-    Emit(from_ns, to_ns, node, cause, std::move(peer));
+    EmitInferred(loop_thread, from_ns, to_ns, node, cause, peer);
     return;
   }
   std::vector<Repair> repairs = index_.network.RepairsIn(connection, from_ns, to_ns);
@@ -55,14 +55,16 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
   if (answering >= 0) {
     int64_t sent_ns = std::clamp(sleep->wake_mono_ns, from_ns, arrived_ns);
     if (!repairs.empty()) sent_ns = std::max(sent_ns, std::min(repairs.back().end_ns, arrived_ns));
-    Emit(sent_ns, arrived_ns, node, cause, peer);
+    EmitInferred(loop_thread, sent_ns, arrived_ns, node, cause, peer);
     end_ns = sent_ns;
   }
   auto emit_peers = [&](int64_t start_ns, int64_t stop_ns) {
     if (answering >= 0) {
-      EmitPeer(answering, start_ns, stop_ns, node, peer, 1);
+      CutBackward(timeline_.Holes(loop_thread), start_ns, stop_ns, [&](int64_t from, int64_t to, const RingHole* hole) {
+        hole ? EmitRingHole(*hole, from, to, node) : EmitPeer(answering, from, to, node, peer, 1);
+      });
     } else {
-      Emit(start_ns, stop_ns, node, cause, peer);
+      EmitInferred(loop_thread, start_ns, stop_ns, node, cause, peer);
     }
   };
   Blame lossy = peer;
@@ -71,7 +73,8 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
     repair->end_ns = std::min(repair->end_ns, end_ns);
     if (repair->end_ns <= repair->start_ns) continue;
     emit_peers(repair->end_ns, end_ns);
-    Emit(repair->start_ns, repair->end_ns, node, Cause::kRetransmit, lossy, false, Told(*repair, connection));
+    EmitInferred(loop_thread, repair->start_ns, repair->end_ns, node, Cause::kRetransmit, lossy, false,
+                 Told(*repair, connection));
     end_ns = repair->start_ns;
   }
   emit_peers(from_ns, end_ns);
@@ -85,20 +88,20 @@ void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, 
   std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
   for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
     if (slice->kind == Slice::Kind::kRunnable) {
-      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed,
-           "in the peer " + peer.name);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause,
+             BlameOccupant(*slice->interval), slice->summed, "in the peer " + peer.name);
       continue;
     }
     if (slice->kind == Slice::Kind::kOnCpu) {
-      Emit(slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
-           {BlameKind::kProcess,
-            peer.name,
-            fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
-            "thread that answered",
-            0.9,
-            {},
-            0},
-           slice->summed);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
+             {BlameKind::kProcess,
+              peer.name,
+              fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
+              "thread that answered",
+              0.9,
+              {},
+              0},
+             slice->summed);
       continue;
     }
     bool by_thread = slice->kind == Slice::Kind::kBlocked && !slice->summed &&
@@ -116,8 +119,8 @@ void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, 
         (slice->cause == Cause::kPageFault || slice->cause == Cause::kDiskRead || slice->cause == Cause::kDiskWrite ||
          slice->cause == Cause::kStopped || slice->cause == Cause::kSleep);
     if (of_its_own) {
-      Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed,
-           "in the peer " + peer.name);
+      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice),
+             slice->summed, "in the peer " + peer.name);
     } else {
       Emit(slice->start_ns, slice->end_ns, node, Cause::kNetRecv, peer);
     }

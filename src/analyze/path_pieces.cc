@@ -24,18 +24,64 @@ std::string Text(const std::array<char, N>& chars) {
   return std::string(chars.data(), strnlen(chars.data(), N));
 }
 
+std::string CollectorText(const GcStretch& gc) {
+  return fmt::format("Python's garbage collector, generation {}", gc.generation);
+}
+
 }  // namespace
 
 void PathWalker::Emit(int64_t from_ns, int64_t to_ns, int node, Cause cause, Blame blame, bool summed,
                       std::string evidence) {
+  EmitAs(join_, from_ns, to_ns, node, cause, std::move(blame), summed, std::move(evidence));
+}
+
+void PathWalker::EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, Cause cause, Blame blame,
+                        bool summed, std::string evidence) {
   from_ns = std::max(from_ns, lo_ns_);
   if (to_ns <= from_ns) return;
-  model::Join join = cause == Cause::kUnexplained ? model::Join::kNone : model::Join::kThreadContext;
+  // The weakest link counts.
+  if (model::JoinConfidence(join_) < model::JoinConfidence(join)) join = join_;
+  bool by_overlap = !by_overlap_.empty() && by_overlap_[static_cast<size_t>(node)];
+  if (by_overlap && model::JoinConfidence(model::Join::kOverlap) < model::JoinConfidence(join)) {
+    join = model::Join::kOverlap;
+  }
+  if (cause == Cause::kUnexplained) join = model::Join::kNone;
+  blame.confidence = std::min(blame.confidence, model::JoinConfidence(join));
   pieces_.push_back({from_ns, to_ns, node, cause, std::move(blame), summed, join, std::move(evidence)});
 }
 
-// A slice of a thread that works for this trace, cut where its current span changed.
+void PathWalker::EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int node, Cause cause, const Blame& blame,
+                              bool summed, const std::string& evidence) {
+  CutBackward(timeline_.Holes(thread), from_ns, to_ns, [&](int64_t from, int64_t to, const RingHole* hole) {
+    hole ? EmitRingHole(*hole, from, to, node) : Emit(from, to, node, cause, blame, summed, evidence);
+  });
+}
+
+void PathWalker::EmitRingHole(const RingHole& hole, int64_t from_ns, int64_t to_ns, int node) {
+  if (std::max(from_ns, lo_ns_) >= to_ns) return;
+  index_.loss->Add(Loss::kLedgerHole);
+  Emit(from_ns, to_ns, node, Cause::kUnexplained, {}, false,
+       fmt::format("{} record{} of the loop lost here", hole.record_count, hole.record_count == 1 ? "" : "s"));
+}
+
+// A slice of a thread that works for this trace. In a hole of the thread's loop records only the span that the kernel
+// read at its switches tells whom it worked for.
 void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
+  CutBackward(timeline_.Holes(thread), slice.start_ns, slice.end_ns,
+              [&](int64_t from_ns, int64_t to_ns, const RingHole* hole) {
+                Slice part = slice;
+                part.start_ns = from_ns;
+                part.end_ns = to_ns;
+                if (!hole || (slice.interval && IsOurs(slice.interval->span_id))) {
+                  EmitKnownSlice(part, thread, node);
+                } else {
+                  EmitRingHole(*hole, from_ns, to_ns, OpenNode(node, to_ns - 1));
+                }
+              });
+}
+
+// The same, cut where the thread's current span changed.
+void PathWalker::EmitKnownSlice(const Slice& slice, int thread, int node) {
   int64_t end_ns = slice.end_ns;
   while (end_ns > slice.start_ns) {
     const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
@@ -46,8 +92,7 @@ void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
     part.end_ns = end_ns;
     switch (slice.kind) {
       case Slice::Kind::kOnCpu:
-        Emit(start_ns, end_ns, part_node, Cause::kOnCpu, {BlameKind::kSelf, "self", {}, "scheduler's book", 1, {}, 0},
-             slice.summed);
+        EmitOnCpu(part, thread, part_node);
         break;
       case Slice::Kind::kRunnable:
         Emit(start_ns, end_ns, part_node, slice.cause, BlameOccupant(*slice.interval), slice.summed);
@@ -67,7 +112,7 @@ void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
           const model::WaitTarget& target = slice.interval->target;
           EmitSocketWait(-1, slice.interval, {target.local, target.remote, target.inode}, start_ns, end_ns, part_node,
                          slice.cause);
-        } else if (slice.cause == Cause::kLock && !slice.summed && IsOurs(slice.interval->waker.span_id)) {
+        } else if (slice.cause == Cause::kLock && !slice.summed && HelperEnded(*slice.interval)) {
           // The walk came back into a wait that this trace's own helper ended: the helper had not begun yet.
           Emit(start_ns, end_ns, part_node, Cause::kQueue,
                {BlameKind::kThread, "helper not begun", {}, "waker's later span", 0.5, {}, 0});
@@ -80,6 +125,19 @@ void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
   }
 }
 
+// What ran was the span's own work, or the garbage collection that it set off.
+void PathWalker::EmitOnCpu(const Slice& slice, int thread, int node) {
+  const ThreadLine& line = timeline_.thread(thread);
+  CutBackward(line.gc, slice.start_ns, slice.end_ns, [&](int64_t from_ns, int64_t to_ns, const GcStretch* gc) {
+    if (gc) {
+      Emit(from_ns, to_ns, node, Cause::kGc, BlameCollector(*gc, thread), slice.summed);
+    } else {
+      Emit(from_ns, to_ns, node, Cause::kOnCpu, {BlameKind::kSelf, "self", {}, "scheduler's book", 1, {}, 0},
+           slice.summed);
+    }
+  });
+}
+
 void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
   std::vector<GilShare> holds = index_.gil.Holders(thread, slice.start_ns, slice.end_ns);
   for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold) {
@@ -88,14 +146,18 @@ void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
            {BlameKind::kSelf, "self", {}, "let go, not yet running", 0.7, {}, 0}, slice.summed);
       continue;
     }
-    Blame blame;
-    if (hold->thread >= 0) {
-      const char* how = hold->known ? "gil release timeline" : "gil holder by time";
-      double confidence = slice.summed ? 0.6 : hold->known ? 0.97 : 0.75;
-      int64_t middle_ns = hold->start_ns + (hold->end_ns - hold->start_ns) / 2;
-      blame = BlameThread(hold->thread, middle_ns, how, confidence);
+    if (hold->thread < 0) {
+      Emit(hold->start_ns, hold->end_ns, node, Cause::kGil, {}, slice.summed);
+      continue;
     }
-    Emit(hold->start_ns, hold->end_ns, node, Cause::kGil, std::move(blame), slice.summed);
+    const char* how = hold->known ? "gil release timeline" : "gil holder by time";
+    double confidence = slice.summed ? 0.6 : hold->known ? 0.97 : 0.75;
+    int64_t middle_ns = hold->start_ns + (hold->end_ns - hold->start_ns) / 2;
+    Blame blame = BlameThread(hold->thread, middle_ns, how, confidence);
+    CutBackward(timeline_.thread(hold->thread).gc, hold->start_ns, hold->end_ns,
+                [&](int64_t from_ns, int64_t to_ns, const GcStretch* gc) {
+                  Emit(from_ns, to_ns, node, Cause::kGil, blame, slice.summed, gc ? CollectorText(*gc) : "");
+                });
   }
 }
 
@@ -145,7 +207,12 @@ void PathWalker::EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int no
                                      confidence,
                                      {},
                                      0};
-      Emit(start_ns, end_ns, node, Cause::kEventLoop, std::move(blame), slice->summed, evidence);
+      CutBackward(line.gc, start_ns, end_ns, [&](int64_t from, int64_t to, const GcStretch* gc) {
+        bool collects = gc && slice->kind != Slice::Kind::kBlocked;
+        EmitInferred(thread, from, to, node, Cause::kEventLoop,
+                     collects && !has_span ? BlameCollector(*gc, thread) : blame, slice->summed,
+                     collects ? CollectorText(*gc) : evidence);
+      });
       end_ns = start_ns;
     }
   }
@@ -162,8 +229,8 @@ void PathWalker::EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int n
       int busy = timeline_.StepBefore(thread, end_ns);
       if (busy >= 0) {
         int64_t start_ns = std::min(end_ns - 1, std::max(slice->start_ns, timeline_.step(busy).record->start_mono_ns));
-        Emit(start_ns, end_ns, node, Cause::kQueue, BlameThread(thread, end_ns - 1, "job that the worker ran", 0.9),
-             slice->summed);
+        EmitInferred(thread, start_ns, end_ns, node, Cause::kQueue,
+                     BlameThread(thread, end_ns - 1, "job that the worker ran", 0.9), slice->summed);
         end_ns = start_ns;
         continue;
       }
@@ -183,15 +250,15 @@ void PathWalker::EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int n
       } else if (slice->kind == Slice::Kind::kRunnable) {
         Emit(start_ns, end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
       } else {
-        Emit(start_ns, end_ns, node, Cause::kQueue,
-             {BlameKind::kThread,
-              "thread pool",
-              fmt::format("thread {}", timeline_.thread(thread).key.tid),
-              "worker taking up the job",
-              0.8,
-              {},
-              0},
-             slice->summed);
+        EmitInferred(thread, start_ns, end_ns, node, Cause::kQueue,
+                     {BlameKind::kThread,
+                      "thread pool",
+                      fmt::format("thread {}", timeline_.thread(thread).key.tid),
+                      "worker taking up the job",
+                      0.8,
+                      {},
+                      0},
+                     slice->summed);
       }
       end_ns = start_ns;
     }
@@ -205,8 +272,7 @@ void PathWalker::EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int nod
   for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
     switch (slice->kind) {
       case Slice::Kind::kOnCpu:
-        Emit(slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
-             {BlameKind::kSelf, "self", {}, "scheduler's book", 1, {}, 0}, slice->summed);
+        EmitOnCpu(*slice, s.thread, node);
         break;
       case Slice::Kind::kRunnable:
         Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
@@ -226,6 +292,12 @@ void PathWalker::EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int nod
   }
 }
 
+bool PathWalker::HelperEnded(const ThreadInterval& wait) const {
+  if (wait.waker.kind != WakerKind::kThread) return false;
+  return IsOurs(wait.waker.span_id) ||
+         JustServedUs(timeline_.FindThread({wait.waker.pid, wait.waker.tid}), wait.wake_mono_ns);
+}
+
 // The node of this trace whose span was current on the thread, `fallback` when it was none of this trace's.
 int PathWalker::NodeAt(int thread, int64_t at_ns, int fallback) const {
   SpanId span = timeline_.SpanAt(thread, at_ns);
@@ -237,11 +309,9 @@ int PathWalker::NodeAt(int thread, int64_t at_ns, int fallback) const {
 
 // The nearest span up the tree that was open then: an overrunning child is clipped.
 int PathWalker::OpenNode(int node, int64_t at_ns) const {
-  // Application clocks are stamped a moment apart from ours.
-  constexpr int64_t kSlackNs = 200'000;
   while (node > 0) {
     const SpanNode& n = trace_.nodes[static_cast<size_t>(node)];
-    if (at_ns >= n.start_mono_ns - kSlackNs && at_ns <= n.end_mono_ns + kSlackNs) break;
+    if (at_ns >= n.start_mono_ns - kAppClockSlackNs && at_ns <= n.end_mono_ns + kAppClockSlackNs) break;
     node = n.parent;
   }
   return std::max(node, 0);
@@ -268,6 +338,16 @@ Blame PathWalker::BlameSpan(SpanId span, int thread, const char* how, double con
 
 Blame PathWalker::BlameThread(int thread, int64_t at_ns, const char* how, double confidence) const {
   return BlameSpan(timeline_.SpanAt(thread, at_ns), thread, how, confidence);
+}
+
+Blame PathWalker::BlameCollector(const GcStretch& gc, int thread) const {
+  return {BlameKind::kThread,
+          "garbage collector",
+          fmt::format("generation {}, thread {}", gc.generation, timeline_.thread(thread).key.tid),
+          "the interpreter's gc callbacks",
+          0.95,
+          {},
+          0};
 }
 
 Blame PathWalker::BlameOccupant(const ThreadInterval& interval) const {

@@ -55,7 +55,14 @@ void WalkIndex::Fill() {
 }
 
 PathWalker::PathWalker(const WalkIndex& index, int trace)
-    : index_(index), timeline_(index.timeline), trace_(index.traces[static_cast<size_t>(trace)]), trace_index_(trace) {}
+    : index_(index), timeline_(index.timeline), trace_(index.traces[static_cast<size_t>(trace)]), trace_index_(trace) {
+  bool any = std::any_of(trace_.nodes.begin(), trace_.nodes.end(), [](const SpanNode& node) { return node.adopted; });
+  if (!any) return;
+  by_overlap_.resize(trace_.nodes.size());
+  for (size_t i = 1; i < trace_.nodes.size(); ++i) {  // parents stand before their children
+    by_overlap_[i] = trace_.nodes[i].adopted || by_overlap_[static_cast<size_t>(trace_.nodes[i].parent)];
+  }
+}
 
 std::vector<DraftPiece> PathWalker::Walk() {
   lo_ns_ = trace_.root().start_mono_ns;
@@ -66,6 +73,7 @@ std::vector<DraftPiece> PathWalker::Walk() {
     int hops = 0;
     while (at.at_ns > lo_ns_) {
       int64_t before_ns = at.at_ns;
+      if (at.thread >= 0) join_ = timeline_.thread(at.thread).join;
       if (at.thread < 0) {
         at = FromElsewhere(at);
       } else if (at.step >= 0 && at.at_ns <= timeline_.step(at.step).record->start_mono_ns) {
@@ -125,6 +133,10 @@ PathWalker::Cursor PathWalker::WalkRunning(Cursor at) {
     // The contiguous stretch in which this thread worked for this trace.
     const SpanMark* mark = timeline_.MarkAt(at.thread, at.at_ns - 1);
     int64_t begin_ns = lo_ns_;
+    if (line.join != model::Join::kThreadContext && (!mark || !IsOurs(mark->span_id))) {
+      if (!JustServedUs(at.thread, at.at_ns)) return {at.at_ns, -1, -1, at.node};
+      mark = timeline_.MarkAt(at.thread, at.at_ns - kAppClockSlackNs);
+    }
     while (mark && IsOurs(mark->span_id)) {
       begin_ns = mark->at_ns;
       if (mark == line.marks.data()) break;
@@ -158,6 +170,12 @@ PathWalker::Cursor PathWalker::WalkReady(const Cursor& at) {
   const LoopStep& record = *step.record;
   int origin = step.previous;
   int64_t suspended_ns = origin >= 0 ? timeline_.step(origin).record->end_mono_ns : lo_ns_;
+  // Another request's step before lost records is another task's, whose address was used again.
+  if (origin >= 0 && !IsOurs(timeline_.SpanAtEnd(origin)) &&
+      timeline_.HasHole(step.thread, suspended_ns, record.start_mono_ns)) {
+    origin = -1;
+    suspended_ns = lo_ns_;
+  }
   int64_t ready_ns = std::clamp(record.ready_mono_ns ? record.ready_mono_ns : record.start_mono_ns,
                                 std::min(suspended_ns, record.start_mono_ns), record.start_mono_ns);
   ready_ns = std::min(std::max(ready_ns, lo_ns_), at.at_ns);
@@ -197,7 +215,8 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
       return back_to_origin();
     }
     if (record.kind == StepKind::kTimer) {
-      Emit(floor_ns, at.at_ns, at.node, Cause::kSleep, {BlameKind::kTimer, "timer", {}, "loop timer", 1, {}, 0});
+      EmitInferred(timeline_.step(step).thread, floor_ns, at.at_ns, at.node, Cause::kSleep,
+                   {BlameKind::kTimer, "timer", {}, "loop timer", 1, {}, 0});
       return back_to_origin();
     }
     if (record.kind == StepKind::kExecutor) return ResolveExecutor(at, step);
@@ -207,8 +226,8 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
       int thread = timeline_.FindThread({record.pid, tid});
       if (thread >= 0 && IsOurs(record.waker_span_id)) return {at.at_ns, thread, -1, at.node};
       if (origin < 0) return {at.at_ns, -1, -1, at.node};
-      Emit(floor_ns, at.at_ns, at.node, Cause::kLock,
-           BlameSpan(record.waker_span_id, thread, "thread that let it go on", 0.9));
+      EmitInferred(timeline_.step(step).thread, floor_ns, at.at_ns, at.node, Cause::kLock,
+                   BlameSpan(record.waker_span_id, thread, "thread that let it go on", 0.9));
       return back_to_origin();
     }
     if (waker < 0) {
@@ -233,14 +252,16 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
           IsOurs(span) || IsOurs(w.record->span_id) || (submitter >= 0 && submitter == origin) ||
           (submitter >= 0 && IsOurs(timeline_.SpanAt(timeline_.step(submitter).thread, w.record->ready_mono_ns)));
       if (ours) return there;
-      Emit(floor_ns, at.at_ns, at.node, Cause::kLock, BlameSpan(span, w.thread, "job that let it go on", 0.9));
+      EmitInferred(timeline_.step(step).thread, floor_ns, at.at_ns, at.node, Cause::kLock,
+                   BlameSpan(span, w.thread, "job that let it go on", 0.9));
       return back_to_origin();
     }
     if (w.record->task != 0 && !IsIo(w.record->kind)) {
       if (IsOurs(span)) return there;
       if (span != 0) {
-        Emit(floor_ns, at.at_ns, at.node, CauseOfSite(timeline_.SiteName(record.pid, record.site)),
-             BlameSpan(span, w.thread, "step that let it go on", 0.95));
+        EmitInferred(timeline_.step(step).thread, floor_ns, at.at_ns, at.node,
+                     CauseOfSite(timeline_.SiteName(record.pid, record.site)),
+                     BlameSpan(span, w.thread, "step that let it go on", 0.95));
         return back_to_origin();
       }
     }
@@ -337,6 +358,12 @@ bool PathWalker::IsOurs(SpanId span) const {
   return it != index_.spans.end() && it->second.trace == trace_index_;
 }
 
+// A span that is known by its times alone ends a moment before its thread lets the waiting one go on.
+bool PathWalker::JustServedUs(int thread, int64_t at_ns) const {
+  return thread >= 0 && timeline_.thread(thread).join != model::Join::kThreadContext &&
+         IsOurs(timeline_.SpanAt(thread, at_ns - kAppClockSlackNs));
+}
+
 // A wait inside running code that a thread working for this trace ended: the path goes on there.
 bool PathWalker::JumpTarget(const Slice& slice, int thread, Cursor* to) const {
   if (slice.kind != Slice::Kind::kBlocked || !slice.interval || slice.summed) return false;
@@ -346,7 +373,8 @@ bool PathWalker::JumpTarget(const Slice& slice, int thread, Cursor* to) const {
   int waker = timeline_.FindThread({interval.waker.pid, interval.waker.tid});
   if (waker < 0 || waker == thread) return false;
   int step = timeline_.StepBefore(waker, slice.end_ns);
-  bool ours = IsOurs(timeline_.SpanAt(waker, slice.end_ns)) || IsOurs(interval.waker.span_id);
+  bool ours = IsOurs(timeline_.SpanAt(waker, slice.end_ns)) || IsOurs(interval.waker.span_id) ||
+              JustServedUs(waker, slice.end_ns);
   if (!ours && step >= 0) {
     const LoopStep& record = *timeline_.step(step).record;
     int submitter = timeline_.FindStep(record.pid, record.waker_step_id);

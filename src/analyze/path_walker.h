@@ -26,6 +26,9 @@
 
 namespace tailspan::analyze {
 
+// Application clocks are stamped a moment apart from ours.
+inline constexpr int64_t kAppClockSlackNs = 200'000;
+
 // Where the traces' spans ran: for each trace the stretches in which one of its spans was current.
 struct TraceStretch {
   int64_t start_ns = 0, end_ns = 0;
@@ -94,6 +97,14 @@ class PathWalker {
   void Emit(int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame, bool summed = false,
             std::string evidence = {});
   void EmitSlice(const Slice& slice, int thread, int node);
+  void EmitKnownSlice(const Slice& slice, int thread, int node);
+  // What follows from the order of the thread's loop records alone: not told where some of them were lost.
+  void EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, const model::Blame& blame,
+                    bool summed = false, const std::string& evidence = {});
+  void EmitRingHole(const RingHole& hole, int64_t from_ns, int64_t to_ns, int node);
+  void EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame,
+              bool summed = false, std::string evidence = {});
+  void EmitOnCpu(const Slice& slice, int thread, int node);
   void EmitGil(const Slice& slice, int thread, int node);
   void EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node);
   // `loop_thread` is where the descriptor is polled, -1 when the waiting thread sleeps in the socket itself; then
@@ -110,8 +121,11 @@ class PathWalker {
   bool IsOurs(model::SpanId span) const;
   model::Blame BlameSpan(model::SpanId span, int thread, const char* how, double confidence) const;
   model::Blame BlameThread(int thread, int64_t at_ns, const char* how, double confidence) const;
+  model::Blame BlameCollector(const GcStretch& gc, int thread) const;
   model::Blame BlameOccupant(const model::ThreadInterval& interval) const;
   model::Blame BlameWait(const Slice& slice) const;
+  bool HelperEnded(const model::ThreadInterval& wait) const;  // a thread of this trace ended it
+  bool JustServedUs(int thread, int64_t at_ns) const;
   bool JumpTarget(const Slice& slice, int thread, Cursor* to) const;
 
   const WalkIndex& index_;
@@ -119,7 +133,9 @@ class PathWalker {
   const Trace& trace_;
   int trace_index_;
   int64_t lo_ns_ = 0;
-  std::vector<DraftPiece> pieces_;  // latest first while walking
+  model::Join join_ = model::Join::kThreadContext;  // of the carrier that the walk stands on
+  std::vector<bool> by_overlap_;                    // by node: it or an ancestor was adopted; empty when none was
+  std::vector<DraftPiece> pieces_;                  // latest first while walking
 };
 
 }  // namespace tailspan::analyze

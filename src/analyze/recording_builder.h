@@ -72,6 +72,17 @@ class RecordingBuilder {
     return *this;
   }
 
+  RecordingBuilder& Gc(int64_t start_us, int64_t end_us, int32_t generation, int32_t tid = kPid) {
+    batch.gc_pauses.push_back({kPid, tid, start_us * 1000, end_us * 1000, generation, 0, 0});
+    return *this;
+  }
+
+  // Loop records were lost between the ends of two others.
+  RecordingBuilder& Hole(int64_t after_us, int64_t before_us, uint64_t records, int32_t tid = kPid) {
+    batch.loop_holes.push_back({kPid, tid, after_us * 1000, before_us * 1000, records});
+    return *this;
+  }
+
  private:
   static model::ThreadInterval Window(int32_t tid, int64_t start_us, int64_t end_us) {
     model::ThreadInterval interval;

@@ -101,6 +101,22 @@ void AddGilEpisode(const ThreadInterval& interval, bool from, bool into, int64_t
   }
 }
 
+// By start, overlapping ones joined.
+std::vector<RingHole> Disjoint(std::vector<RingHole> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const RingHole& a, const RingHole& b) { return a.start_ns < b.start_ns; });
+  std::vector<RingHole> out;
+  for (const RingHole& range : ranges) {
+    if (range.end_ns <= range.start_ns) continue;
+    if (out.empty() || range.start_ns >= out.back().end_ns) {
+      out.push_back(range);
+      continue;
+    }
+    out.back().end_ns = std::max(out.back().end_ns, range.end_ns);
+    out.back().record_count += range.record_count;
+  }
+  return out;
+}
+
 }  // namespace
 
 Timeline::Timeline(const model::RecordBatch& batch) : batch_(batch) {
@@ -109,6 +125,8 @@ Timeline::Timeline(const model::RecordBatch& batch) : batch_(batch) {
   IndexKernel();
   IndexSteps();
   IndexMarks();
+  IndexHoles();
+  IndexGc();
 }
 
 int Timeline::ThreadOf(ThreadKey key) {
@@ -206,6 +224,59 @@ void Timeline::IndexMarks() {
   }
 }
 
+// Records come in the order of their ends, so a hole lies between the ends of two records. What steps and polls cover
+// of it is known all the same: nothing but changes of the span within them can be missing there.
+void Timeline::IndexHoles() {
+  for (const model::LoopHole& hole : batch_.loop_holes) {
+    ThreadLine& line = threads_[static_cast<size_t>(ThreadOf({hole.pid, hole.tid}))];
+    int64_t before_ns = hole.before_mono_ns ? hole.before_mono_ns : INT64_MAX;
+    line.holes.push_back({std::max(hole.after_mono_ns, line.born_ns), before_ns, hole.record_count});
+  }
+  for (ThreadLine& line : threads_) {
+    if (line.holes.empty()) continue;
+    std::vector<RingHole> covers;  // steps and polls, made disjoint
+    for (int index : line.steps) {
+      const LoopStep& record = *step(index).record;
+      covers.push_back({record.start_mono_ns, record.end_mono_ns, 0});
+    }
+    for (const model::LoopPoll* poll : line.polls) covers.push_back({poll->enter_mono_ns, poll->resume_mono_ns, 0});
+    line.holes = Disjoint(std::move(line.holes));
+    covers = Disjoint(std::move(covers));
+    std::vector<RingHole> bare;
+    for (const RingHole& hole : line.holes) {
+      size_t first = bare.size();
+      CutBackward(covers, hole.start_ns, hole.end_ns, [&](int64_t from_ns, int64_t to_ns, const RingHole* cover) {
+        if (!cover) bare.push_back({from_ns, to_ns, hole.record_count});
+      });
+      std::reverse(bare.begin() + static_cast<std::ptrdiff_t>(first), bare.end());
+    }
+    line.holes = std::move(bare);
+  }
+}
+
+void Timeline::IndexGc() {
+  for (const model::GcPause& pause : batch_.gc_pauses) {
+    int thread = ThreadOf({pause.pid, pause.tid});
+    threads_[static_cast<size_t>(thread)].gc.push_back({pause.start_mono_ns, pause.end_mono_ns, pause.generation});
+  }
+  for (ThreadLine& line : threads_) {
+    std::sort(line.gc.begin(), line.gc.end(),
+              [](const GcStretch& a, const GcStretch& b) { return a.start_ns < b.start_ns; });
+    int64_t end_ns = INT64_MIN;
+    std::erase_if(line.gc, [&](GcStretch& pause) {
+      pause.start_ns = std::max(pause.start_ns, end_ns);  // a collection does not nest; a ring may say anything
+      end_ns = std::max(end_ns, pause.end_ns);
+      return pause.end_ns <= pause.start_ns;
+    });
+  }
+}
+
+void Timeline::SetMarks(int thread, std::vector<SpanMark> marks, model::Join join) {
+  ThreadLine& line = threads_[static_cast<size_t>(thread)];
+  line.marks = std::move(marks);
+  line.join = join;
+}
+
 int Timeline::FindThread(ThreadKey key) const {
   auto it = thread_index_.find(PackThread(key));
   return it == thread_index_.end() ? -1 : it->second;
@@ -289,6 +360,17 @@ std::vector<Slice> Timeline::Slices(int thread, int64_t from_ns, int64_t to_ns) 
   }
   unknown_until(to_ns);
   return out;
+}
+
+const std::vector<RingHole>& Timeline::Holes(int thread) const {
+  static const std::vector<RingHole> kNone;
+  return thread < 0 ? kNone : this->thread(thread).holes;
+}
+
+bool Timeline::HasHole(int thread, int64_t from_ns, int64_t to_ns) const {
+  bool found = false;
+  CutBackward(Holes(thread), from_ns, to_ns, [&](int64_t, int64_t, const RingHole* hole) { found |= hole != nullptr; });
+  return found;
 }
 
 const ThreadInterval* Timeline::SleepEndedIn(int thread, int64_t from_ns, int64_t to_ns) const {

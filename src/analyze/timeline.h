@@ -1,14 +1,16 @@
 // An index over a recording's kernel and loop records: what each thread was doing at each moment, and for which span.
 //
-// Built once a recording; immutable afterwards, so that ledgers of many traces can be built from it. Everything refers
-// to the batch by pointer: the batch must outlive the timeline. Times are CLOCK_MONOTONIC ns.
+// Built once a recording; immutable afterwards but for SetMarks, so that ledgers of many traces can be built from it.
+// Everything refers to the batch by pointer: the batch must outlive the timeline. Times are CLOCK_MONOTONIC ns.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "model/batch.h"
+#include "model/ledger.h"
 
 namespace tailspan::analyze {
 
@@ -24,17 +26,48 @@ struct SpanMark {
   int step = -1;
 };
 
+// A stretch of a thread in which records of its loop ring were lost and no other record tells what it did.
+struct RingHole {
+  int64_t start_ns = 0, end_ns = 0;
+  uint64_t record_count = 0;
+};
+
+// Python's garbage collector ran in a thread.
+struct GcStretch {
+  int64_t start_ns = 0, end_ns = 0;
+  int32_t generation = 0;
+};
+
+// Calls f(from, to, range) for the parts of [from, to), the latest first, cut at `ranges` (disjoint, by start); the
+// range is null outside them.
+template <class Range, class Function>
+void CutBackward(const std::vector<Range>& ranges, int64_t from_ns, int64_t to_ns, Function f) {
+  auto it = std::lower_bound(ranges.begin(), ranges.end(), to_ns,
+                             [](const Range& range, int64_t value) { return range.start_ns < value; });
+  while (to_ns > from_ns) {
+    const Range* range = it == ranges.begin() ? nullptr : &*--it;
+    if (!range || range->end_ns <= from_ns) return f(from_ns, to_ns, static_cast<const Range*>(nullptr));
+    if (range->end_ns < to_ns) f(range->end_ns, to_ns, static_cast<const Range*>(nullptr));
+    int64_t start_ns = std::max(range->start_ns, from_ns), end_ns = std::min(range->end_ns, to_ns);
+    if (end_ns > start_ns) f(start_ns, end_ns, range);
+    to_ns = start_ns;
+  }
+}
+
 struct ThreadLine {
   ThreadKey key;
   std::vector<const model::ThreadInterval*> intervals;  // by window start
   // Parallel to intervals: the wait for the GIL goes on into the next record. CPython waits in slices of 5 ms; between
   // two of them the thread only looks and sleeps again, so the whole episode is one wait.
   std::vector<bool> gil_goes_on;
-  std::vector<int> steps;                     // indices into Timeline::steps(), by start
-  std::vector<SpanMark> marks;                // by at_ns
-  std::vector<const model::LoopPoll*> polls;  // by enter
-  int64_t born_ns = 0;                        // 0: before the recording
-  ThreadKey parent;                           // who created it; {0,0} unknown
+  std::vector<int> steps;                          // indices into Timeline::steps(), by start
+  std::vector<SpanMark> marks;                     // by at_ns
+  model::Join join = model::Join::kThreadContext;  // how the marks are known
+  std::vector<const model::LoopPoll*> polls;       // by enter
+  std::vector<RingHole> holes;                     // disjoint, by start
+  std::vector<GcStretch> gc;                       // disjoint, by start
+  int64_t born_ns = 0;                             // 0: before the recording
+  ThreadKey parent;                                // who created it; {0,0} unknown
   bool has_ring = false;
 };
 
@@ -64,6 +97,9 @@ class Timeline {
   const ThreadLine& thread(int index) const { return threads_[static_cast<size_t>(index)]; }
   const Step& step(int index) const { return steps_[static_cast<size_t>(index)]; }
 
+  // For a thread that published no span: marks by at_ns, and how they are known. Before anything else looks at it.
+  void SetMarks(int thread, std::vector<SpanMark> marks, model::Join join);
+
   int FindThread(ThreadKey key) const;                // -1 when unknown
   int FindStep(int32_t pid, uint64_t step_id) const;  // -1 when unknown
   // The thread's mark in force at `at_ns` (the last with mark.at_ns <= at_ns); null before the first.
@@ -75,6 +111,9 @@ class Timeline {
   model::SpanId SpanAtEnd(int step) const;
   // What the kernel saw of the thread over [from, to), in order, without gap. kUnknown where no record tells.
   std::vector<Slice> Slices(int thread, int64_t from_ns, int64_t to_ns) const;
+  const std::vector<RingHole>& Holes(int thread) const;  // none for -1
+  // Whether loop records of [from, to) were lost.
+  bool HasHole(int thread, int64_t from_ns, int64_t to_ns) const;
   // The thread's last sleep that ended in (from, to], null when it did not sleep.
   const model::ThreadInterval* SleepEndedIn(int thread, int64_t from_ns, int64_t to_ns) const;
   const model::ProcessInfo* Process(int32_t pid) const;
@@ -85,6 +124,8 @@ class Timeline {
   void IndexKernel();
   void IndexSteps();
   void IndexMarks();
+  void IndexHoles();
+  void IndexGc();
 
   const model::RecordBatch& batch_;
   std::vector<ThreadLine> threads_;

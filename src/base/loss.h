@@ -32,6 +32,7 @@ enum class Severity {
   X(KernelContextUnreadable, "kernel_context_unreadable", kDataLoss, "a thread's span record could not be read")      \
   X(LoopRingOverwritten, "loop_ring_overwritten", kDataLoss, "the loop ring was lapped; tailspan had too little CPU") \
   X(LoopRingTorn, "loop_ring_torn", kDataLoss, "a loop record was being written while it was read")                   \
+  X(LoopRingDropOnPurpose, "loop_ring_drop_on_purpose", kDataLoss, "a test option dropped these loop records")        \
   X(LoopRingSlotsFull, "loop_ring_slots_full", kDataLoss, "more Python threads than slots in the loop ring")          \
   X(LoopRingSitesFull, "loop_ring_sites_full", kInfo,                                                                 \
     "a process has more call sites than the loop ring has room for; later ones are not named")                        \

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "analyze/analyze.h"
+#include "analyze/cpu_book.h"
 #include "base/log.h"
 #include "report/json.h"
 #include "report/text.h"
@@ -22,6 +24,9 @@ using base::Result;
 struct Loaded {
   model::RecordingInfo info;
   std::vector<model::TraceLedger> ledgers;
+  model::CpuBook cpu_book;
+  std::vector<model::BlockRequest> block_requests;
+  base::ClockMap clock;
   int64_t from_unix_ns = 0, to_unix_ns = 0;
 };
 
@@ -41,6 +46,9 @@ Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   if (!batch.ok()) return std::move(batch).error().WithContext(file);
   base::LossCounters loss;
   out.ledgers = analyze::BuildLedgers(*batch, {}, &loss);
+  out.cpu_book = analyze::CompareCpuBooks(batch->intervals);
+  out.block_requests = std::move(batch->block_requests);
+  out.clock = base::ClockMap(batch->clock_pairs);
   for (const auto& [name, count] : loss.NonZero()) out.info.loss[name] += count;
   out.from_unix_ns = out.info.start_unix_ns;
   out.to_unix_ns = out.info.end_unix_ns;
@@ -81,12 +89,21 @@ Result<Answer> Explain(const AnswerOptions& options) {
   if (auto cpus = loaded->info.manifest.find("cpus"); cpus != loaded->info.manifest.end()) {
     explain.cpus = std::atoi(cpus->second.c_str());
   }
+  const analyze::DiskWaits disk(loaded->block_requests, loaded->clock);
+  explain.disk = &disk;
   auto explanation = analyze::Explain(loaded->ledgers, explain);
   if (!explanation.ok()) return std::move(explanation).error().WithContext(options.file);
   explanation->file = options.file;
   explanation->from_unix_ns = std::max(loaded->from_unix_ns, options.window.from_unix_ns);
   explanation->to_unix_ns = std::min(loaded->to_unix_ns, options.window.to_unix_ns);
   explanation->loss = loaded->info.loss;
+  explanation->cpu_book = loaded->cpu_book;
+  if (std::abs(loaded->cpu_book.difference()) > analyze::kCpuBookDifferenceMax) {
+    explanation->notes.push_back(fmt::format(
+        "WARNING: the measured on-CPU time and the scheduler's own book differ by {:.1f} % ({:.0f} % at most): on_cpu "
+        "and what stands beside it are doubtful",
+        loaded->cpu_book.difference() * 100, analyze::kCpuBookDifferenceMax * 100));
+  }
   explanation->capabilities = loaded->info.capabilities;
   explanation->manifest = loaded->info.manifest;
   explanation->manifest["tailspan"] = loaded->info.tailspan_version;

@@ -109,7 +109,8 @@ std::optional<model::ProcessInfo> ReadProcessInfo(int32_t pid) {
   return info;
 }
 
-ProcessWatch::ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss) : probes_(probes), loss_(loss) {}
+ProcessWatch::ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss, uint32_t ring_drop_per_mille)
+    : probes_(probes), loss_(loss), ring_drop_per_mille_(ring_drop_per_mille) {}
 
 void ProcessWatch::Add(int32_t pid, model::RecordBatch* batch) {
   auto info = ReadProcessInfo(pid);
@@ -198,6 +199,7 @@ void ProcessWatch::Look(int32_t pid, Watched* watched, model::RecordBatch* batch
   // Between fork and exec a child shows its parent's ring.
   if (!rings_.insert(ring->identity()).second) return;
   watched->ring.emplace(std::move(*ring));
+  watched->ring->DropOnPurpose(ring_drop_per_mille_);
   watched->info.has_loop_ring = true;
   batch->processes.push_back(watched->info);
 }

@@ -18,7 +18,8 @@ namespace tailspan::cli {
 
 class ProcessWatch {
  public:
-  ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss);  // probes may be null
+  // `probes` may be null; `ring_drop_per_mille` is a test option: loses this share of the loop records.
+  ProcessWatch(probe::KernelProbes* probes, base::LossCounters* loss, uint32_t ring_drop_per_mille);
 
   void Add(int32_t pid, model::RecordBatch* batch);
   // Looks at new process events in `batch`, finds contexts and rings, drains the rings. Every 20 ms.
@@ -43,6 +44,7 @@ class ProcessWatch {
 
   probe::KernelProbes* probes_;
   base::LossCounters* loss_;
+  uint32_t ring_drop_per_mille_;
   std::map<int32_t, Watched> processes_;
   std::set<probe::LoopRingReader::Identity> rings_;
 };

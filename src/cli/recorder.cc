@@ -108,7 +108,8 @@ Result<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options
   } else {
     r.info_.capabilities.push_back({"kernel_probes", false, "switched off by --no-probes", "leave the option out"});
   }
-  r.watch_ = std::make_unique<ProcessWatch>(r.probes_.get(), &base::LossCounters::Global());
+  r.watch_ =
+      std::make_unique<ProcessWatch>(r.probes_.get(), &base::LossCounters::Global(), options.ring_drop_per_mille);
 
   collect::ReceiverOptions receive;
   receive.port = options.port;

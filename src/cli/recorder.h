@@ -34,7 +34,8 @@ struct RecorderOptions {
   bool keep_content = false;
   bool use_probes = true;
   probe::KernelProbesOptions probes;
-  std::string status_folder;  // where the Python package leaves what it could not do; "" none
+  uint32_t ring_drop_per_mille = 0;  // test option: loses loop records on purpose, counted
+  std::string status_folder;         // where the Python package leaves what it could not do; "" none
 };
 
 class Recorder {

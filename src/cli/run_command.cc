@@ -62,6 +62,9 @@ class RunCommand : public Subcommand {
         ->check(CLI::Range(1, 1024));
     app->add_option("--drop-per-mille", drop_per_mille_, "test: lose this share of kernel records on purpose [0]")
         ->check(CLI::Range(0, 1000));
+    app->add_option("--drop-ring-per-mille", drop_ring_per_mille_,
+                    "test: lose this share of event-loop records on purpose [0]")
+        ->check(CLI::Range(0, 1000));
     app->add_option("--port", port_, "port for OTLP and LangSmith on 127.0.0.1 [chosen by the kernel]");
     app->add_option("--pid", pids_, "instead of CMD: attach to this process and its children (may be repeated)");
     app->add_option("--cgroup", cgroup_, "instead of CMD: attach to the processes of this cgroup")->type_name("PATH");
@@ -91,6 +94,7 @@ class RunCommand : public Subcommand {
     options.probes.threshold_ns = int64_t{threshold_us_} * 1000;
     options.probes.ring_buffer_bytes = static_cast<uint32_t>(ring_mib_) << 20;
     options.probes.drop_per_mille = static_cast<uint32_t>(drop_per_mille_);
+    options.ring_drop_per_mille = static_cast<uint32_t>(drop_ring_per_mille_);
     options.probes.excluded_comms = exclude_;
     return options;
   }
@@ -246,7 +250,7 @@ class RunCommand : public Subcommand {
   std::vector<std::string> exclude_;
   std::vector<int> pids_;
   bool as_root_ = false, no_explain_ = false, no_probes_ = false, keep_content_ = false;
-  int threshold_us_ = 50, ring_mib_ = 16, drop_per_mille_ = 0;
+  int threshold_us_ = 50, ring_mib_ = 16, drop_per_mille_ = 0, drop_ring_per_mille_ = 0;
   uint16_t port_ = 0;
 };
 

@@ -59,6 +59,18 @@ struct OperationSummary {
   double excess_total_ns = 0;  // summed over requests: latency beyond the typical one
 };
 
+// Two independent books of the on-CPU time of all followed threads: how far the recording can be trusted.
+struct CpuBook {
+  int64_t measured_ns = 0;    // between the switches that we saw
+  int64_t scheduler_ns = 0;   // the scheduler's own, of the same windows
+  int64_t preemption_ns = 0;  // of what it is ahead: explained by how it books a preempting waking
+  // Relative difference of the scheduler's book that nothing explains; 0 when there is nothing to compare.
+  double difference() const {
+    if (measured_ns <= 0) return 0;
+    return static_cast<double>(scheduler_ns - preemption_ns - measured_ns) / static_cast<double>(measured_ns);
+  }
+};
+
 struct Explanation {
   std::string file;
   int64_t from_unix_ns = 0, to_unix_ns = 0;
@@ -81,6 +93,7 @@ struct Explanation {
   double explained_share_of_tail = 0;
   double unexplained_share = 0, unblamed_share = 0, summed_share = 0;  // of the tail's nanoseconds
   std::vector<OperationSummary> operations;
+  CpuBook cpu_book;
   std::map<std::string, double> join;  // share of nanoseconds by way of joining
   std::map<std::string, uint64_t> loss;
   std::vector<Capability> capabilities;

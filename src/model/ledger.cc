@@ -65,6 +65,23 @@ const char* JoinName(Join join) {
   return "none";
 }
 
+double JoinConfidence(Join join) {
+  switch (join) {
+    case Join::kThreadContext:
+      return 1;
+    case Join::kThreadId:
+    case Join::kConnection:
+      return 0.9;
+    case Join::kOverlap:
+      return 0.7;
+    case Join::kOnlyOpenSpan:
+      return 0.6;
+    case Join::kNone:
+      return 0;
+  }
+  return 0;
+}
+
 std::string CheckLaw(const TraceLedger& ledger) {
   int64_t at_ns = 0;
   for (size_t i = 0; i < ledger.pieces.size(); ++i) {

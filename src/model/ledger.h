@@ -28,8 +28,17 @@ struct Blame {
 std::string BlameText(const Blame& blame);
 
 // How a piece was joined to its span.
-enum class Join : uint8_t { kThreadContext, kThreadId, kOnlyOpenSpan, kConnection, kOverlap, kNone };
+enum class Join : uint8_t {
+  kThreadContext,  // the thread published the span
+  kThreadId,       // the span says its thread
+  kOnlyOpenSpan,   // no other request was open in the process
+  kConnection,     // another process's thread, which answered on the connection that the span waits at
+  kOverlap,        // the span's own parent never came; it hangs under the request that was open around it
+  kNone            // not joined: unexplained
+};
 const char* JoinName(Join join);
+// How far such a join can be trusted, 0 to 1. A piece's blame is known no better than this.
+double JoinConfidence(Join join);
 
 struct LedgerPiece {
   int64_t start_ns = 0;  // from the root's start

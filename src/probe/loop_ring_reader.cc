@@ -116,7 +116,9 @@ LoopRingReader::LoopRingReader(LoopRingReader&& other) noexcept
       buffer_(std::move(other.buffer_)),
       sites_read_(other.sites_read_),
       threads_lost_(other.threads_lost_),
-      sites_lost_(other.sites_lost_) {}
+      sites_lost_(other.sites_lost_),
+      drop_per_mille_(other.drop_per_mille_),
+      random_(other.random_) {}
 
 LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(pid_, other.pid_);
@@ -128,6 +130,8 @@ LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(sites_read_, other.sites_read_);
   std::swap(threads_lost_, other.threads_lost_);
   std::swap(sites_lost_, other.sites_lost_);
+  std::swap(drop_per_mille_, other.drop_per_mille_);
+  std::swap(random_, other.random_);
   return *this;
 }
 
@@ -210,6 +214,8 @@ bool LoopRingReader::DrainSlot(uint32_t index, uint64_t head, model::RecordBatch
         Lose(&slot, base::Loss::kLoopRingOverwritten, 1);  // written over, or just being, while we copied
       } else if (seq != 2 * (first + i) + 2) {
         Lose(&slot, base::Loss::kLoopRingTorn, 1);
+      } else if (drop_per_mille_ && random_() % 1000 < drop_per_mille_) {
+        Lose(&slot, base::Loss::kLoopRingDropOnPurpose, 1);
       } else {
         Take(&slot, bytes, now_ns, batch);
       }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "base/loss.h"
@@ -32,6 +33,9 @@ class LoopRingReader {
   // Appends everything written since the last call. False when the memfd could not be read.
   // Steps come when they end; records of one thread come in the order of their ends, threads one after another.
   bool Drain(model::RecordBatch* batch);
+
+  // Test option: loses this share of the records on purpose, counted.
+  void DropOnPurpose(uint32_t per_mille) { drop_per_mille_ = per_mille; }
 
   // Names the memfd. Two readers of one identity read the same ring (a vfork child's, before its exec).
   struct Identity {
@@ -63,6 +67,8 @@ class LoopRingReader {
   std::vector<uint8_t> buffer_;
   uint32_t sites_read_ = 1;  // site 0 is none
   uint32_t threads_lost_ = 0, sites_lost_ = 0;
+  uint32_t drop_per_mille_ = 0;
+  std::minstd_rand random_;
 };
 
 }  // namespace tailspan::probe

@@ -215,6 +215,28 @@ TEST(LoopRingReaderTest, LappedRecordsAreCountedAndLeaveAHole) {
   EXPECT_EQ(batch.loop_holes[0].before_mono_ns, 300 + 61);
 }
 
+TEST(LoopRingReaderTest, RecordsLostOnPurposeAreCountedAndLeaveHoles) {
+  base::LossCounters loss;
+  FakeRing ring;
+  auto reader = ring.Open(&loss);
+  ASSERT_TRUE(reader.ok());
+  reader->DropOnPurpose(100);
+  model::RecordBatch batch;
+  for (uint64_t i = 1; i <= 5000; ++i) ring.WriteStep(0, 1ull << 48 | i);
+  ASSERT_TRUE(reader->Drain(&batch));
+  const uint64_t lost = loss.Get(Loss::kLoopRingDropOnPurpose);
+  EXPECT_EQ(batch.steps.size() + lost, 5000u);
+  EXPECT_GT(lost, 400u);
+  EXPECT_LT(lost, 600u);
+  uint64_t in_holes = 0, missing = 0, next = 1;
+  for (const auto& hole : batch.loop_holes) in_holes += hole.record_count;
+  for (const auto& step : batch.steps) {
+    missing += (step.step_id & 0xFFFFFFFF) - next;
+    next = (step.step_id & 0xFFFFFFFF) + 1;
+  }
+  EXPECT_EQ(in_holes, missing) << "each hole stands between the records around it";
+}
+
 TEST(LoopRingReaderTest, TornAndImplausibleRecordsAreCountedApart) {
   base::LossCounters loss;
   FakeRing ring;

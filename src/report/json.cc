@@ -101,6 +101,9 @@ void WriteContext(JsonWriter* w, const Explanation& e) {
   w->Key("explained_share_of_tail").Double(Share(e.explained_share_of_tail));
   w->Key("unexplained_share").Double(Share(e.unexplained_share));
   w->Key("unblamed_share").Double(Share(e.unblamed_share)).Key("summed_share").Double(Share(e.summed_share));
+  w->Key("cpu_book").BeginObject().Key("measured_ns").Int(e.cpu_book.measured_ns);
+  w->Key("scheduler_ns").Int(e.cpu_book.scheduler_ns).Key("preemption_ns").Int(e.cpu_book.preemption_ns);
+  w->Key("difference").Double(Share(e.cpu_book.difference())).EndObject();
   w->Key("bootstrap").BeginObject().Key("block_length").Int(e.block_length).EndObject();
   w->Key("replay").BeginObject().Key("known").Bool(e.replayed);
   w->Key("contention_excess_ns").Int(Ns(e.replay_contention_ns)).EndObject();

@@ -47,6 +47,7 @@ model::Explanation Example() {
   e.tail_ci95_ns = {880e6, 951e6};
   e.explained_share_of_tail = 0.988;
   e.unexplained_share = 0.012;
+  e.cpu_book = {12'000'000'000, 12'240'000'000, 120'000'000};
   e.join = {{"thread_context", 0.981}, {"overlap", 0.007}};
   e.loss = {{"ring_buffer_full", 3}};
   e.capabilities = {{"sched_switch", true, "", ""}, {"gpu", false, "no NVIDIA driver", "install CUPTI"}};
@@ -103,6 +104,7 @@ TEST(Text, AnswersFirst) {
   EXPECT_EQ(text.substr(0, want.size()), want);
   EXPECT_NE(text.find("look     tailspan explain rag.duckdb --trace 00000000000000010000000000000002"),
             std::string::npos);
+  EXPECT_NE(text.find("CPU time: 12.0 s measured, +1.0 % in the scheduler's own book"), std::string::npos);
   EXPECT_NE(text.find("Lost: ring_buffer_full 3 ("), std::string::npos);
   EXPECT_NE(text.find("Off:  gpu: no NVIDIA driver; install CUPTI"), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -129,19 +131,21 @@ TEST(Text, WithoutRequestsOnlyTheVerdict) {
 
 TEST(Json, FollowsTheContract) {
   const std::string json = RenderJson(Example());
-  for (const char* part :
-       {R"({"schema":"tailspan.explanation/1","source":{"file":"rag.duckdb","from_unix_ns":0,"to_unix_ns":0})",
-        R"("operation":"POST /ask","requests":4000,"errors":12,"quantile":0.99,"typical_quantile":0.5)",
-        R"("verdict":"fault")",
-        R"("latency_ns":{"typical":81000000,"tail":912000000,"excess":831000000,"tail_ci95":[880000000,951000000])",
-        R"("rank":1,"cause":"gil","span":"retrieve","span_path":["POST /ask","retrieve"])",
-        R"("blame":{"kind":"span","name":"chunk","detail":"","how":"gil release timeline","confidence":0.97})",
-        R"("typical_ns":1200000,"tail_ns":509000000,"excess_ns":507800000)",
-        R"("share_of_excess":0.61,"share_ci95":[0.56,0.66])",
-        R"("what_if":{"tail_ns":404000000,"ci95":[371000000,446000000])", R"("what_if":null)",
-        R"("exemplars":["00000000000000010000000000000002"])",
-        R"("rest":{"typical_ns":19800000,"tail_ns":103000000,"excess_ns":83200000)", R"("loss":{"ring_buffer_full":3})",
-        R"("capabilities":{"sched_switch":true,"gpu":false})", R"("manifest":{})"}) {
+  for (
+      const char* part :
+      {R"({"schema":"tailspan.explanation/1","source":{"file":"rag.duckdb","from_unix_ns":0,"to_unix_ns":0})",
+       R"("operation":"POST /ask","requests":4000,"errors":12,"quantile":0.99,"typical_quantile":0.5)",
+       R"("verdict":"fault")",
+       R"("latency_ns":{"typical":81000000,"tail":912000000,"excess":831000000,"tail_ci95":[880000000,951000000])",
+       R"("rank":1,"cause":"gil","span":"retrieve","span_path":["POST /ask","retrieve"])",
+       R"("blame":{"kind":"span","name":"chunk","detail":"","how":"gil release timeline","confidence":0.97})",
+       R"("typical_ns":1200000,"tail_ns":509000000,"excess_ns":507800000)",
+       R"("share_of_excess":0.61,"share_ci95":[0.56,0.66])",
+       R"("what_if":{"tail_ns":404000000,"ci95":[371000000,446000000])", R"("what_if":null)",
+       R"("exemplars":["00000000000000010000000000000002"])",
+       R"("rest":{"typical_ns":19800000,"tail_ns":103000000,"excess_ns":83200000)", R"("loss":{"ring_buffer_full":3})",
+       R"("cpu_book":{"measured_ns":12000000000,"scheduler_ns":12240000000,"preemption_ns":120000000,"difference":0.01})",
+       R"("capabilities":{"sched_switch":true,"gpu":false})", R"("manifest":{})"}) {
     EXPECT_NE(json.find(part), std::string::npos) << part << "\nin " << json;
   }
 }

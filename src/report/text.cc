@@ -185,6 +185,11 @@ class TextReport {
       }
       if (!joined.empty()) Wrapped("Joined by: ", joined);
     }
+    if (e_.cpu_book.measured_ns > 0) {
+      Wrapped("CPU time: ",
+              fmt::format("{} measured, {:+.1f} % in the scheduler's own book",
+                          DurationText(static_cast<double>(e_.cpu_book.measured_ns)), e_.cpu_book.difference() * 100));
+    }
     for (const std::string& note : e_.notes) Wrapped("Note: ", note);
     for (const auto& [name, count] : e_.loss) {
       if (count == 0) continue;

@@ -344,6 +344,80 @@ def test_dropped_records_lower_what_is_explained(recording: pathlib.Path, tmp_pa
 
 
 @needs_root
+def test_lost_loop_records_lower_what_is_explained(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "dropped.duckdb"
+    tailspan("run", "--out", file, "--no-explain", "--drop-ring-per-mille", 100, "--", sys.executable, HERE / "service.py", 260)
+    whole, dropped = explain(recording), explain(file)
+    assert dropped["unexplained_share"] > whole["unexplained_share"] + 0.01
+    assert dropped["loss"]["loop_ring_drop_on_purpose"] > 0
+    ledgers = [pieces_of(file, trace) for trace in slowest_traces(file)]
+    assert any("of the loop lost here" in p["evidence"] for ledger in ledgers for p in ledger if p["cause"] == "unexplained")
+
+
+def pieces_of(recording: pathlib.Path, trace: str) -> list[dict]:
+    return explain(recording, "--trace", trace)["ledger"]
+
+
+def slowest_traces(recording: pathlib.Path) -> set[str]:
+    return {trace for f in explain(recording, "--quantile", "0.9")["findings"] for trace in f["exemplars"]}
+
+
+@needs_root
+def test_the_cpu_books_agree(recording: pathlib.Path) -> None:
+    book = explain(recording)["cpu_book"]
+    assert book["measured_ns"] > 100_000_000 and book["scheduler_ns"] > 100_000_000
+    assert abs(book["difference"]) < 0.03
+
+
+@needs_root
+def test_a_garbage_collection_is_named(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "r.duckdb"
+    result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, HERE / "collecting.py", 200)
+    assert result.returncode == 0, result.stderr
+    ledgers = [pieces_of(file, trace) for trace in slowest_traces(file)]
+    collections = [p for ledger in ledgers for p in ledger if p["cause"] == "gc" and p["span"] == "tidy"]
+    assert sum(p["end_ns"] - p["start_ns"] for p in collections) > 5_000_000
+    assert {p["blame"]["name"] for p in collections} == {"garbage collector"}
+    assert any("generation 2" in p["blame"]["detail"] for p in collections)
+
+
+@needs_root
+@pytest.mark.parametrize("mode, join", [("thread", "thread_id"), ("plain", "only_open_span")])
+def test_a_program_without_hooks_is_joined(tmp_path: pathlib.Path, mode: str, join: str) -> None:
+    """By the spans' own thread.id, else by being alone: its 4 ms of waiting are `read`'s, and the way is said."""
+    file = tmp_path / "r.duckdb"
+    result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, "-I", HERE / "unhooked.py", mode, 100)
+    assert result.returncode == 0, result.stderr
+    answer = explain(file, "--quantile", "0.9")
+    assert answer["requests"] == 100
+    assert answer["unexplained_share"] < 0.1
+    assert answer["join"][join] > 0.9 and answer["join"]["thread_context"] == 0
+    ledger = pieces_of(file, f"{7:032x}")
+    waited = sum(p["end_ns"] - p["start_ns"] for p in ledger if p["cause"] == "sleep")
+    assert {p["span"] for p in ledger if p["cause"] == "sleep"} == {"read"} and 3_900_000 < waited < 6_000_000
+    assert {p["span"] for p in ledger if p["cause"] == "on_cpu"} == {"ask", "read"}
+    assert all(p["blame"]["confidence"] <= 0.9 for p in ledger)
+
+
+@needs_root
+def test_what_the_disk_did_is_evidence(tmp_path: pathlib.Path) -> None:
+    device = os.stat(tmp_path).st_dev
+    if not pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
+        pytest.skip("the temporary folder is on no block device")
+    (tmp_path / "data").write_bytes(os.urandom(1 << 20) * 32)
+    subprocess.run(["sync", tmp_path / "data"], check=True)
+    file = tmp_path / "r.duckdb"
+    result = tailspan("run", "--out", file, "--no-explain", "--", sys.executable, "-I", HERE / "reading.py", tmp_path / "data", 100)
+    assert result.returncode == 0, result.stderr
+    answer = explain(file, "--quantile", "0.9")
+    if not answer["capabilities"]["block_requests"]:
+        pytest.skip("no block tracepoints")
+    read = next(f for f in answer["findings"] if f["cause"] == "disk_read")
+    assert read["blame"]["name"] == "data"
+    assert any(e.startswith("device ") and "from issue to completion" in e for e in read["evidence_for"]), read["evidence_for"]
+
+
+@needs_root
 def test_without_privileges_spans_are_recorded_and_the_lack_is_said(tmp_path: pathlib.Path) -> None:
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents:
