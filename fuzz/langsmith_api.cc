@@ -24,9 +24,10 @@ void tailspan::fuzz::RunOne(std::string_view input) {
   std::vector<model::Span> spans;
   // Twice: what is known of a run meets the same run again.
   for (int64_t now_mono_ns : {int64_t{1}, int64_t{2}}) {
-    auto answer = api.Handle(request, request.path, now_mono_ns, &spans);
+    auto answer = api.Handle(request, request.path, 1, now_mono_ns, &spans);
     TAILSPAN_CHECK(answer.status != 429 && answer.status != 503);
   }
+  api.TakeOpen(limits.open_save_ns + 2, &spans);
   api.Sweep(limits.open_run_age_ns, &spans);
   api.Flush(&spans);
   for (const auto& span : spans) {

@@ -6,6 +6,7 @@
 #include "analyze/analyze.h"
 #include "analyze/path_walker.h"
 #include "analyze/span_join.h"
+#include "analyze/twin_spans.h"
 #include "base/result.h"
 
 namespace tailspan::analyze {
@@ -114,13 +115,14 @@ TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts) {
 std::vector<TraceLedger> BuildLedgers(const model::RecordBatch& batch, const LedgerOptions& options,
                                       base::LossCounters* loss) {
   base::ClockMap clock(batch.clock_pairs);
-  std::vector<Trace> traces = AssembleTraces(batch.spans, clock, options, loss);
+  MergedSpans merged = MergeTwins(batch, loss);
+  std::vector<Trace> traces = AssembleTraces(merged.changed ? merged.spans : batch.spans, clock, options, loss);
   Timeline timeline(batch);
   JoinSpansToThreads(traces, &timeline);
   GilTimeline gil(timeline);
   Network network(timeline);
   WalkIndex index{traces, timeline, gil, network, options, loss, {}, {}};
-  index.Fill();
+  index.Fill(merged.stands_for);
   std::vector<TraceLedger> out;
   out.reserve(traces.size());
   for (size_t i = 0; i < traces.size(); ++i) {

@@ -27,12 +27,15 @@ Cause CauseOfSite(const std::string& site) {
 
 }  // namespace
 
-void WalkIndex::Fill() {
+void WalkIndex::Fill(const std::unordered_map<model::SpanId, model::SpanId>& stands_for) {
   stretches.resize(traces.size());
   for (size_t t = 0; t < traces.size(); ++t) {
     for (size_t n = 0; n < traces[t].nodes.size(); ++n) {
       spans.try_emplace(traces[t].nodes[n].span->span_id, SpanRef{static_cast<int>(t), static_cast<int>(n)});
     }
+  }
+  for (const auto& [published, kept] : stands_for) {
+    if (auto found = spans.find(kept); found != spans.end()) spans.try_emplace(published, found->second);
   }
   for (size_t thread = 0; thread < timeline.threads().size(); ++thread) {
     const auto& marks = timeline.threads()[thread].marks;
@@ -45,7 +48,8 @@ void WalkIndex::Fill() {
       int64_t end = i + 1 < marks.size() ? marks[i + 1].at_ns : open_end;
       if (end <= marks[i].at_ns) continue;
       stretches[static_cast<size_t>(it->second.trace)].push_back(
-          {marks[i].at_ns, end, static_cast<int>(thread), marks[i].step, marks[i].span_id});
+          {marks[i].at_ns, end, static_cast<int>(thread), marks[i].step,
+           traces[static_cast<size_t>(it->second.trace)].nodes[static_cast<size_t>(it->second.node)].span->span_id});
     }
   }
   for (auto& list : stretches) {

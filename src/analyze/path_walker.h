@@ -53,7 +53,8 @@ struct WalkIndex {
   std::unordered_map<model::SpanId, SpanRef> spans;
   std::vector<std::vector<TraceStretch>> stretches;  // by trace; by start
 
-  void Fill();
+  // `stands_for`: ids that threads may have published for a span of another id (MergeTwins).
+  void Fill(const std::unordered_map<model::SpanId, model::SpanId>& stands_for);
 };
 
 // A piece on the monotonic clock, before it is put in order.

@@ -56,6 +56,9 @@ class Assembler {
       loss_->Add(Loss::kTraceTooLarge, spans_.size() - options_.spans_per_trace_max);
       spans_.resize(options_.spans_per_trace_max);
     }
+    for (const Span* span : spans_) {
+      if (!span->complete) loss_->Add(Loss::kSpanIncomplete);
+    }
     for (size_t i = 0; i < spans_.size(); ++i) index_.try_emplace(spans_[i]->span_id, static_cast<int>(i));
     LinkParents();
     CutCycles();
@@ -69,8 +72,9 @@ class Assembler {
   void Build(const base::ClockMap& clock, std::vector<Trace>* out) const {
     for (size_t i = 0; i < spans_.size(); ++i) {
       const Span& root = *spans_[i];
-      if (parent_[i] >= 0 || root.time_suspect || root.end_unix_ns <= root.start_unix_ns) continue;
-      if (!root.complete) continue;
+      if (parent_[i] >= 0 || root.time_suspect) continue;
+      if (!root.complete) loss_->Add(Loss::kTraceUnfinished);
+      if (!root.complete || root.end_unix_ns <= root.start_unix_ns) continue;
       out->push_back(BuildOne(static_cast<int>(i), clock));
     }
   }
@@ -183,7 +187,9 @@ class Assembler {
       made.adopted = adopted_[span_index];
       made.start_mono_ns = clock.MonoFromUnix(made.span->start_unix_ns);
       // The root's duration is the span's own, to the nanosecond; the clock map places it.
-      made.end_mono_ns = made.start_mono_ns + (made.span->end_unix_ns - made.span->start_unix_ns);
+      // A span without an end is given none: it takes no time of its own.
+      int64_t end_unix_ns = made.span->complete ? made.span->end_unix_ns : made.span->start_unix_ns;
+      made.end_mono_ns = made.start_mono_ns + (end_unix_ns - made.span->start_unix_ns);
       if (open.parent_node >= 0) trace.nodes[static_cast<size_t>(open.parent_node)].children.push_back(node);
       trace.nodes.push_back(std::move(made));
       for (int child : children_[span_index]) stack.push_back({child, as_parent, depth});

@@ -42,7 +42,8 @@ enum class Severity {
   X(SpanIdCollision, "span_id_collision", kInfo, "two spans of one trace share an id; both were kept by UUID")        \
   X(SpanTimeInvalid, "span_time_invalid", kBadInput,                                                                  \
     "end before start, or a time far from now; the span was kept and marked")                                         \
-  X(SpanIncomplete, "span_incomplete", kDataLoss, "a run started and never ended")                                    \
+  X(SpanIncomplete, "span_incomplete", kDataLoss,                                                                     \
+    "a span started and its end never came: it has no duration and takes no time in a ledger")                        \
   X(SpanParentMissing, "span_parent_missing", kInfo, "a parent never came; the span hangs under its root")            \
   X(SpanContextLeaked, "span_context_leaked", kInfo,                                                                  \
     "a server span hung under a request that had ended (a kept-alive connection's context); it is a root of its own") \
@@ -59,7 +60,14 @@ enum class Severity {
   X(StoreWriteFailed, "store_write_failed", kDataLoss, "the recording could not be written; is the disk full?")       \
   X(LedgerHole, "ledger_hole", kDataLoss, "time on a critical path lies in a hole of lost records")                   \
   X(PathDepthCut, "path_depth_cut", kInfo, "a wait was followed to the depth limit")                                  \
-  X(PathCycleCut, "path_cycle_cut", kInfo, "a wait led back to itself; it was cut")
+  X(PathCycleCut, "path_cycle_cut", kInfo, "a wait led back to itself; it was cut")                                   \
+  X(TraceUnfinished, "trace_unfinished", kDataLoss,                                                                   \
+    "a request began and its end never came; it is in no figure, and may have been a slow one")                       \
+  X(RequestTooSlow, "request_too_slow", kBadInput,                                                                    \
+    "a request was still coming when its connection or memory was needed for others; it was closed")                  \
+  X(SpanTwin, "span_twin", kInfo, "LangSmith and OpenTelemetry both recorded a run; it is one span")                  \
+  X(TraceTwinAmbiguous, "trace_twin_ambiguous", kInfo,                                                                \
+    "a LangSmith trace could not be told from OpenTelemetry's traces of the same requests; it was left out")
 
 enum class Loss {
 #define X(id, name, severity, remedy) k##id,

@@ -27,6 +27,7 @@ struct Loaded {
   model::CpuBook cpu_book;
   std::vector<model::BlockRequest> block_requests;
   base::ClockMap clock;
+  std::vector<model::Span> unfinished;  // roots whose end never came
   int64_t from_unix_ns = 0, to_unix_ns = 0;
 };
 
@@ -50,6 +51,9 @@ Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   out.block_requests = std::move(batch->block_requests);
   out.clock = base::ClockMap(batch->clock_pairs);
   for (const auto& [name, count] : loss.NonZero()) out.info.loss[name] += count;
+  for (model::Span& span : batch->spans) {
+    if (!span.complete && span.parent_id == 0) out.unfinished.push_back(std::move(span));
+  }
   out.from_unix_ns = out.info.start_unix_ns;
   out.to_unix_ns = out.info.end_unix_ns;
   if (writable) {
@@ -68,7 +72,17 @@ Result<Answer> ExplainTrace(const AnswerOptions& options, const Loaded& loaded) 
     if (options.format == "json") return Answer{report::RenderTraceJson(ledger) + "\n", false};
     return Answer{report::RenderTraceText(ledger, {options.colour, 100}), false};
   }
+  for (const model::Span& root : loaded.unfinished) {
+    if (root.trace_id != *id) continue;
+    return Error{Code::kNotFound, fmt::format("{}: trace {} has no ledger: its root `{}` began and its end never came",
+                                              options.file, options.trace, root.name)};
+  }
   return Error{Code::kNotFound, fmt::format("{}: no trace {} with a complete root", options.file, options.trace)};
+}
+
+int64_t UnfinishedOf(const std::string& operation, const Loaded& loaded) {
+  return std::count_if(loaded.unfinished.begin(), loaded.unfinished.end(),
+                       [&](const model::Span& root) { return operation.empty() || root.name == operation; });
 }
 
 }  // namespace
@@ -92,7 +106,21 @@ Result<Answer> Explain(const AnswerOptions& options) {
   const analyze::DiskWaits disk(loaded->block_requests, loaded->clock);
   explain.disk = &disk;
   auto explanation = analyze::Explain(loaded->ledgers, explain);
-  if (!explanation.ok()) return std::move(explanation).error().WithContext(options.file);
+  if (!explanation.ok()) {
+    Error error = std::move(explanation).error();
+    if (int64_t unfinished = UnfinishedOf(explain.operation, *loaded);
+        error.code == Code::kNotFound && unfinished > 0) {
+      error.message += fmt::format("; {} began and their end never came", unfinished);
+    }
+    return std::move(error).WithContext(options.file);
+  }
+  explanation->unfinished = UnfinishedOf(explanation->operation, *loaded);
+  if (explanation->unfinished > 0) {
+    explanation->notes.push_back(
+        fmt::format("{} more requests began and their end never came: they are in no figure, "
+                    "and a request that never ends is a slow one",
+                    explanation->unfinished));
+  }
   explanation->file = options.file;
   explanation->from_unix_ns = std::max(loaded->from_unix_ns, options.window.from_unix_ns);
   explanation->to_unix_ns = std::min(loaded->to_unix_ns, options.window.to_unix_ns);

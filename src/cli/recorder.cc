@@ -20,15 +20,16 @@ using base::Loss;
 using base::Result;
 using base::Status;
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 constexpr milliseconds kCollectEvery{20};
 constexpr milliseconds kWriteEvery{250};
-constexpr int kWritesPerFlush = 5;  // what SIGKILL may cost: this and the time of a write, under two seconds
+constexpr int64_t kFlushEveryNs = 1'250'000'000;  // what SIGKILL may cost: this, a round and the time of a write
 constexpr int kCollectsPerSlowScan = 50;
 constexpr int kWriterNice = 5;
 // What may wait for a slow disk before spans are shed; records of kernel and loops are never shed here, their rings are
 // the limit.
-constexpr size_t kPendingSpansMax = 2'000'000;
+constexpr size_t kPendingSpanBytesMax = 1u << 30;
 
 std::string FirstLine(const char* path) {
   std::ifstream in(path);
@@ -146,12 +147,19 @@ Status Recorder::Follow(int32_t pid) {
 }
 
 void Recorder::TakeSpans(std::vector<model::Span>&& spans) {
+  size_t bytes = 0;
+  uint64_t complete = 0;
+  for (const model::Span& span : spans) {
+    bytes += ApproxBytes(span);
+    complete += span.complete;  // the others come again
+  }
   std::lock_guard lock(mutex_);
-  spans_received_ += spans.size();
-  if (pending_.spans.size() + spans.size() > kPendingSpansMax) {
+  spans_received_ += complete;
+  if (pending_span_bytes_ + bytes > kPendingSpanBytesMax) {
     base::LossCounters::Global().Add(Loss::kShedUnderLoad, spans.size());
     return;
   }
+  pending_span_bytes_ += bytes;
   MoveTail(&spans, &pending_.spans);
 }
 
@@ -191,12 +199,17 @@ void Recorder::CollectLoop() {
 void Recorder::WriteLoop() {
   // The command has precedence: what waits to be written waits in memory.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kWriterNice);
-  for (int round = 1;; ++round) {
+  int64_t flushed_mono_ns = base::MonoNowNs();
+  while (true) {
     {
       std::unique_lock lock(mutex_);
       if (wake_.wait_for(lock, kWriteEvery, [this] { return stopping_; })) return;
     }
-    Status status = WriteOnce(round % kWritesPerFlush == 0);
+    // By the clock: writing may take long itself.
+    int64_t now_mono_ns = base::MonoNowNs();
+    bool flush = now_mono_ns - flushed_mono_ns + nanoseconds(kWriteEvery).count() > kFlushEveryNs;
+    if (flush) flushed_mono_ns = now_mono_ns;
+    Status status = WriteOnce(flush);
     if (status.ok()) continue;
     std::lock_guard lock(mutex_);
     if (write_status_.ok()) {
@@ -212,6 +225,7 @@ Status Recorder::WriteOnce(bool flush) {
   {
     std::lock_guard lock(mutex_);
     MoveBatch(&pending_, &batch);
+    pending_span_bytes_ = 0;
   }
   Status status = store_->Append(batch);
   if (!status.ok() || !flush) return status;

@@ -74,6 +74,7 @@ class Recorder {
   mutable std::mutex mutex_;  // what stands below
   std::condition_variable wake_;
   model::RecordBatch pending_;
+  size_t pending_span_bytes_ = 0;
   base::Status write_status_;
   uint64_t spans_received_ = 0;
   bool stopping_ = false;

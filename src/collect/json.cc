@@ -12,6 +12,7 @@ using simdjson::dom::element_type;
 
 constexpr size_t kIntegerDigitsMax = 18;  // every integer of so many digits fits 64 bits
 constexpr size_t kExactDigitsMax = 300;   // longer ones overflow a double
+constexpr size_t kKeptBytes = 4u << 20;
 constexpr std::string_view kReplacement = "\\ufffd";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -122,6 +123,12 @@ std::string MendJson(std::string_view text, bool* replaced) {
 }
 
 base::Result<Json> JsonParser::Parse(std::string_view text) {
+  if (text.size() > bytes_max_) {
+    return base::Error{base::Code::kResourceExhausted,
+                       "the JSON is over the limit of " + std::to_string(bytes_max_) + " bytes"};
+  }
+  // A parser keeps room for the largest document that it has seen.
+  if (parser_.capacity() > kKeptBytes && text.size() <= kKeptBytes) parser_ = simdjson::dom::parser();
   Json root;
   auto error = parser_.parse(text.data(), text.size()).get(root);
   if (!error) return root;

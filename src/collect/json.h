@@ -9,19 +9,22 @@
 
 #include "base/loss.h"
 #include "base/result.h"
+#include "collect/limits.h"
 #include "collect/raw_span.h"
 
 namespace tailspan::collect {
 
 using Json = simdjson::dom::element;
 
-// Owns the memory of the element that it returns last; parsing again invalidates it.
+// Owns the memory of the element that it returns last; parsing again invalidates it. kResourceExhausted for a document
+// over Limits::json_bytes, kInvalidArgument for what is no JSON.
 class JsonParser {
  public:
-  explicit JsonParser(base::LossCounters& loss) : loss_(loss) {}
+  JsonParser(const Limits& limits, base::LossCounters& loss) : bytes_max_(limits.json_bytes), loss_(loss) {}
   base::Result<Json> Parse(std::string_view text);
 
  private:
+  size_t bytes_max_;
   base::LossCounters& loss_;
   simdjson::dom::parser parser_;
 };

@@ -105,8 +105,8 @@ class Receiver::Core {
     if (route == Route::kLangsmith) {
       merger_.SeenLangsmith();
       std::vector<model::Span> runs;
-      answer = langsmith_.Handle(request, path, now_mono_ns, &runs);
-      if (!runs.empty()) NameSender(request, &runs);
+      int32_t sender = request.body.empty() ? 0 : SenderOf(request);
+      answer = langsmith_.Handle(request, path, sender, now_mono_ns, &runs);
       merger_.AddRuns(std::move(runs), now_mono_ns, &ready_);
     } else if (route == Route::kNone) {
       answer = Error(404, "no such path: " + std::string(path.substr(0, 200)), request);
@@ -119,15 +119,14 @@ class Receiver::Core {
     return answer;
   }
 
-  // A run that does not say which process it is from is from the one that sent it.
-  void NameSender(const http::Request& request, std::vector<model::Span>* runs) {
+  // The process that sent the request, 0 unknown.
+  int32_t SenderOf(const http::Request& request) {
     auto [sender, is_new] = sender_pids_.try_emplace(request.connection, 0);
     if (is_new) sender->second = senders_.Find(request.peer_port, request.own_port);
-    for (model::Span& run : *runs) {
-      if (run.pid == 0) run.pid = sender->second;
-    }
+    int32_t pid = sender->second;
     // Connections are numbered as they come: the first is the oldest.
     if (sender_pids_.size() > connections_max_) sender_pids_.erase(sender_pids_.begin());
+    return pid;
   }
 
   http::Response Otlp(const http::Request& request, Route route, int64_t now_mono_ns) {
@@ -143,8 +142,9 @@ class Receiver::Core {
     } else {
       auto result = protobuf ? decoder_.Protobuf(request.body) : decoder_.Json(request.body);
       if (!result.ok()) {
-        loss_.Add(Loss::kBodyInvalid);
-        return Error(400, result.error().message, request);
+        bool large = result.error().code == base::Code::kResourceExhausted;
+        loss_.Add(large ? Loss::kBodyTooLarge : Loss::kBodyInvalid);
+        return Error(large ? 413 : 400, result.error().message, request);
       }
       decoded = std::move(*result);
     }
@@ -155,12 +155,13 @@ class Receiver::Core {
 
   void Tick() {
     int64_t now_mono_ns = base::MonoNowNs();
+    std::vector<model::Span> runs;
+    langsmith_.TakeOpen(now_mono_ns, &runs);
     if (now_mono_ns - swept_mono_ns_ >= kSweepNs) {
       swept_mono_ns_ = now_mono_ns;
-      std::vector<model::Span> runs;
       langsmith_.Sweep(now_mono_ns, &runs);
-      merger_.AddRuns(std::move(runs), now_mono_ns, &ready_);
     }
+    merger_.AddRuns(std::move(runs), now_mono_ns, &ready_);
     merger_.TakeReady(now_mono_ns, &ready_);
     HandOn();
   }

@@ -244,6 +244,50 @@ TEST_F(ReceiverTest, IdleConnectionsMakeRoomForNewOnes) {
   EXPECT_EQ(Count(), 20u);
 }
 
+TEST_F(ReceiverTest, SlowRequestsMakeRoomForOthers) {
+  options_.limits.slow_ns = 50'000'000;
+  Start();
+  std::string request = Post("/v1/traces", kProtobuf, golden_);
+  std::vector<std::unique_ptr<Client>> slow;
+  for (size_t i = 0; i < 12; ++i) {  // half stop within their header, half within their body
+    slow.push_back(std::make_unique<Client>(receiver_->port()));
+    slow.back()->Send(request.substr(0, i % 2 ? 20 : request.size() - 5));
+  }
+  EXPECT_EQ(Ask(request), "200 ");
+  EXPECT_EQ(slow.front()->Read(), "408 ");
+  EXPECT_GE(loss_.Get(Loss::kRequestTooSlow), 8u);
+}
+
+TEST_F(ReceiverTest, BodiesTogetherAreBounded) {
+  options_.limits.all_bodies_bytes = 150'000;
+  options_.limits.connections = 8;
+  Start();
+  std::string large = Post("/v1/traces", kJson, std::string(90'000, ' ') + "{}");
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<Client>(receiver_->port()));
+    slow.back()->Send(large.substr(0, 80'000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(slow.front()->Read(), "408 ");
+  slow.back()->Send(large.substr(80'000));
+  EXPECT_EQ(slow.back()->Read(), "200 {}");
+  EXPECT_GE(loss_.Get(Loss::kRequestTooSlow), 3u);
+  EXPECT_EQ(Ask(large), "200 {}");
+}
+
+TEST_F(ReceiverTest, OpenRunsAreHandedOnSoon) {
+  Start();
+  EXPECT_EQ(Ask(Post("/runs", kJson, kRunBody)).substr(0, 3), "201");
+  EXPECT_EQ(Count(), 0u);
+  for (int i = 0; i < 100 && Count() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(Count(), 1u);
+  EXPECT_FALSE(spans_[0].complete);
+  EXPECT_EQ(spans_[0].pid, getpid());
+  receiver_->Stop();
+  EXPECT_EQ(Count(), 1u);
+}
+
 TEST_F(ReceiverTest, StopGivesOutRunsThatNeverEnded) {
   Start();
   EXPECT_EQ(Ask(Post("/runs", kJson, kRunBody)).substr(0, 3), "201");

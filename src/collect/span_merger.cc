@@ -22,6 +22,9 @@ uint64_t StartKey(const std::string& name, int64_t bucket) {
 
 bool SameTime(int64_t a_ns, int64_t b_ns) { return std::llabs(a_ns - b_ns) <= kSameTimeNs; }
 
+// An open run may still contain anything.
+int64_t EndOf(const Span& run) { return run.complete ? run.end_unix_ns : INT64_MAX; }
+
 // True when the span added something.
 bool TakeOver(const Span& twin, Span* run) {
   bool added = false;
@@ -50,20 +53,28 @@ bool TakeOver(const Span& twin, Span* run) {
 
 void SpanMerger::AddRuns(std::vector<Span>&& runs, int64_t now_mono_ns, std::vector<Span>* ready) {
   for (Span& run : runs) {
-    Remember(run);
+    Remember(&run);
     ready->push_back(std::move(run));
   }
   if (!runs.empty()) TakeReady(now_mono_ns, ready);
 }
 
-void SpanMerger::Remember(const Span& run) {
-  if (by_uuid_.count(run.uuid) != 0) return;
-  known_.push_back({run});
+void SpanMerger::Remember(Span* update) {
+  bool paired = false;
+  if (auto known = by_uuid_.find(update->uuid); known != by_uuid_.end()) {
+    // A newer version of an open run. What its twin has added stays.
+    paired = known->second->paired;
+    if (paired) TakeOver(known->second->run, update);
+    Forget(known->second);
+  }
+  const Span& run = *update;
+  known_.push_back({run, paired, ApproxBytes(run)});
+  known_bytes_ += known_.back().bytes;
   KnownIt it = std::prev(known_.end());
   by_uuid_[run.uuid] = it;
   by_start_.emplace(StartKey(run.name, run.start_unix_ns / kBucketNs), it);
   by_first_half_.emplace(SpanKey{run.trace_id, run.uuid.hi}, it);
-  while (known_.size() > limits_.remembered_runs) Forget(known_.begin());
+  while (known_.size() > limits_.remembered_runs || known_bytes_ > limits_.remembered_bytes) Forget(known_.begin());
 }
 
 void SpanMerger::Forget(KnownIt run) {
@@ -79,6 +90,7 @@ void SpanMerger::Forget(KnownIt run) {
   erase(&by_start_, StartKey(span.name, span.start_unix_ns / kBucketNs));
   erase(&by_first_half_, SpanKey{span.trace_id, span.uuid.hi});
   by_uuid_.erase(span.uuid);
+  known_bytes_ -= run->bytes;
   known_.erase(run);
 }
 
@@ -95,10 +107,10 @@ std::vector<SpanMerger::KnownIt> SpanMerger::Twins(const Span& span) {
     auto [first, last] = by_start_.equal_range(StartKey(span.name, near));
     for (; first != last; ++first) {
       const Known& known = *first->second;
-      // Below a span of the app's own OpenTelemetry the twin has that span's trace id: then the end must agree too.
-      bool same = !known.paired && known.run.name == span.name &&
-                  SameTime(known.run.start_unix_ns, span.start_unix_ns) &&
-                  (known.run.trace_id == span.trace_id || SameTime(known.run.end_unix_ns, span.end_unix_ns));
+      // Below a span of the app's own OpenTelemetry the twin has that span's trace id: which of the two traces the run
+      // belongs to is decided when both are whole (analyze/twin_spans.h).
+      bool same = !known.paired && known.run.name == span.name && known.run.trace_id == span.trace_id &&
+                  SameTime(known.run.start_unix_ns, span.start_unix_ns);
       if (same) out.push_back(first->second);
     }
   }
@@ -123,6 +135,8 @@ bool SpanMerger::Pair(const Span& span, std::vector<Span>* ready) {
   if (twins.size() > 1) {
     loss_.Add(Loss::kSpanIdCollision);
   } else if (TakeOver(span, &twin->run)) {
+    known_bytes_ -= std::exchange(twin->bytes, ApproxBytes(twin->run));
+    known_bytes_ += twin->bytes;
     ready->push_back(twin->run);
   }
   return true;
@@ -134,12 +148,12 @@ void SpanMerger::AddSpans(std::vector<Span>&& spans, int64_t now_mono_ns, std::v
     return;
   }
   for (Span& span : spans) {
-    if (!Pair(span, ready)) held_.push_back({std::move(span), now_mono_ns});
+    if (Pair(span, ready)) continue;
+    size_t bytes = ApproxBytes(span);
+    held_.push_back({std::move(span), now_mono_ns, bytes});
+    held_bytes_ += bytes;
   }
-  while (held_.size() > limits_.held_spans) {
-    Release(std::move(held_.front().span), ready);
-    held_.pop_front();
-  }
+  while (held_.size() > limits_.held_spans || held_bytes_ > limits_.held_bytes) ReleaseOldest(ready);
 }
 
 // Gives a child of a run, or of a run's twin, the run as its parent.
@@ -157,8 +171,8 @@ void SpanMerger::Rehang(Span* span) {
   for (; first != last; ++first) {
     const Span& run = first->second->run;
     ++candidates;
-    bool contains = run.start_unix_ns <= span->start_unix_ns && span->end_unix_ns <= run.end_unix_ns;
-    bool tighter = !best || run.end_unix_ns - run.start_unix_ns < best->end_unix_ns - best->start_unix_ns;
+    bool contains = run.start_unix_ns <= span->start_unix_ns && span->end_unix_ns <= EndOf(run);
+    bool tighter = !best || EndOf(run) - run.start_unix_ns < EndOf(*best) - best->start_unix_ns;
     if (contains && tighter) best = &run;
   }
   if (candidates > 1) loss_.Add(Loss::kSpanIdCollision);
@@ -176,14 +190,19 @@ void SpanMerger::Release(Span&& span, std::vector<Span>* ready) {
 
 void SpanMerger::TakeReady(int64_t now_mono_ns, std::vector<Span>* ready) {
   while (!held_.empty() && now_mono_ns - held_.front().since_mono_ns >= limits_.twin_wait_ns) {
-    Release(std::move(held_.front().span), ready);
-    held_.pop_front();
+    ReleaseOldest(ready);
   }
 }
 
+void SpanMerger::ReleaseOldest(std::vector<Span>* ready) {
+  Held held = std::move(held_.front());
+  held_.pop_front();
+  held_bytes_ -= held.bytes;
+  Release(std::move(held.span), ready);
+}
+
 void SpanMerger::Flush(std::vector<Span>* ready) {
-  for (Held& held : held_) Release(std::move(held.span), ready);
-  held_.clear();
+  while (!held_.empty()) ReleaseOldest(ready);
 }
 
 }  // namespace tailspan::collect

@@ -37,11 +37,13 @@ class SpanMerger {
   struct Known {
     model::Span run;
     bool paired = false;
+    size_t bytes = 0;
   };
   using KnownIt = std::list<Known>::iterator;
   struct Held {
     model::Span span;
     int64_t since_mono_ns = 0;
+    size_t bytes = 0;
   };
   struct SpanKey {
     model::TraceId trace;
@@ -52,24 +54,27 @@ class SpanMerger {
     size_t operator()(const SpanKey& key) const { return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.span); }
   };
 
-  void Remember(const model::Span& run);
+  void Remember(model::Span* update);
   void Forget(KnownIt run);
   // Pairs the span with its run; true when the span is done with.
   bool Pair(const model::Span& span, std::vector<model::Span>* ready);
   std::vector<KnownIt> Twins(const model::Span& span);
   void Rehang(model::Span* span);
+  void ReleaseOldest(std::vector<model::Span>* ready);
   void Release(model::Span&& span, std::vector<model::Span>* ready);
 
   Limits limits_;
   base::LossCounters& loss_;
   bool active_ = false;
   std::list<Known> known_;  // the oldest first, at most remembered_runs
+  size_t known_bytes_ = 0;
   std::unordered_map<model::Uuid, KnownIt, model::IdHash> by_uuid_;
   std::unordered_multimap<uint64_t, KnownIt> by_start_;
   std::unordered_multimap<SpanKey, KnownIt, SpanKeyHash> by_first_half_;
   std::unordered_map<SpanKey, model::SpanId, SpanKeyHash> twin_ids_;  // an OTLP twin's id to its run's
   std::deque<SpanKey> twin_order_;
   std::deque<Held> held_;
+  size_t held_bytes_ = 0;
 };
 
 }  // namespace tailspan::collect

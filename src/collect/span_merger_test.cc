@@ -157,6 +157,41 @@ TEST_F(SpanMergerTest, OfRunsThatShareAFirstHalfTheInnermostIsTheParent) {
   EXPECT_EQ(loss_.Get(Loss::kSpanIdCollision), 1u);
 }
 
+TEST_F(SpanMergerTest, ATwinsGiftOutlivesTheOpenRun) {
+  merger_.SeenLangsmith();
+  Span run = LangsmithRun({7, 8}, "a", 0, 5);
+  Span open = run;
+  open.complete = false;
+  open.end_unix_ns = 0;
+  Runs({open});
+  Take();
+  Spans({Twin(run, 99)});
+  auto enlarged = Take();
+  ASSERT_EQ(enlarged.size(), 1u);
+  EXPECT_FALSE(enlarged[0].complete);
+  Runs({run});  // its patch comes last
+  auto last = Take();
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_TRUE(last[0].complete);
+  EXPECT_EQ(last[0].end_unix_ns, run.end_unix_ns);
+  EXPECT_EQ(last[0].pid, 42);
+  EXPECT_EQ(last[0].attributes.size(), 1u);
+}
+
+TEST_F(SpanMergerTest, ATwinInAnotherTraceIsHandedOn) {
+  merger_.SeenLangsmith();
+  Span run = LangsmithRun({7, 8}, "a", 0, 5);
+  Runs({run});
+  Take();
+  Span twin = Twin(run, 99);
+  twin.trace_id = {3, 4};
+  Spans({twin});
+  Pass(limits_.twin_wait_ns);
+  auto spans = Take();
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].span_id, 99u);
+}
+
 TEST_F(SpanMergerTest, MemoryIsBounded) {
   limits_.remembered_runs = 3;
   limits_.held_spans = 2;

@@ -76,6 +76,7 @@ struct Explanation {
   int64_t from_unix_ns = 0, to_unix_ns = 0;
   std::string operation;
   int64_t requests = 0, errors = 0;
+  int64_t unfinished = 0;  // roots whose end never came: in no figure, and late if anything
   double quantile = 0.99, typical_quantile = 0.5;
   Verdict verdict = Verdict::kInsufficient;
   std::string verdict_reason;  // one sentence

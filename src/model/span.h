@@ -45,7 +45,7 @@ struct Span {
   int32_t otel_kind = 0;  // 0 unspecified 1 internal 2 server 3 client 4 producer 5 consumer
   SpanType type = SpanType::kOther;
   SpanStatus status = SpanStatus::kUnset;
-  bool complete = true;       // false: started, its end never came
+  bool complete = true;       // false: started, its end has not come; end_unix_ns is 0 then
   bool time_suspect = false;  // end before start, or far in the future; kept, left out of statistics
   int64_t start_unix_ns = 0;
   int64_t end_unix_ns = 0;
@@ -58,5 +58,19 @@ struct Span {
   std::vector<SpanEvent> events;
   std::string status_message;
 };
+
+// What a span takes in memory, roughly: for limits.
+inline size_t ApproxBytes(const Span& span) {
+  size_t bytes = sizeof span + span.name.size() + span.service.size() + span.status_message.size() + span.model.size();
+  auto add = [&bytes](const std::vector<std::pair<std::string, std::string>>& attributes) {
+    for (const auto& [key, value] : attributes) bytes += sizeof(std::string) * 2 + key.size() + value.size();
+  };
+  add(span.attributes);
+  for (const SpanEvent& event : span.events) {
+    bytes += sizeof event + event.name.size();
+    add(event.attributes);
+  }
+  return bytes;
+}
 
 }  // namespace tailspan::model

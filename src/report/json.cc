@@ -139,7 +139,14 @@ std::string RenderJson(const Explanation& e) {
   w.BeginObject().Key("schema").String("tailspan.explanation/1");
   w.Key("source").BeginObject().Key("file").String(e.file);
   w.Key("from_unix_ns").Int(e.from_unix_ns).Key("to_unix_ns").Int(e.to_unix_ns).EndObject();
-  w.Key("operation").String(e.operation).Key("requests").Int(e.requests).Key("errors").Int(e.errors);
+  w.Key("operation")
+      .String(e.operation)
+      .Key("requests")
+      .Int(e.requests)
+      .Key("errors")
+      .Int(e.errors)
+      .Key("unfinished")
+      .Int(e.unfinished);
   w.Key("quantile").Double(e.quantile).Key("typical_quantile").Double(e.typical_quantile);
   w.Key("reference").String(e.reference).Key("requests_beyond").Int(e.requests_beyond);
   w.Key("verdict").String(VerdictName(e.verdict)).Key("verdict_reason").String(e.verdict_reason);

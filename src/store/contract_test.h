@@ -127,6 +127,30 @@ TEST_P(StoreContract, ARepeatedSpanIsReadOnceInItsNewestVersion) {
   EXPECT_EQ(Difference(Read(), batch), "");
 }
 
+TEST_P(StoreContract, AnOpenSpanHasNoEndUntilItsLastVersion) {
+  model::RecordBatch batch;
+  batch.host = host_;
+  batch.spans.resize(2);
+  for (auto& span : batch.spans) {
+    span.trace_id = {1, 2}, span.source = "langsmith", span.start_unix_ns = 1'000;
+    span.complete = false, span.end_unix_ns = 0;
+  }
+  batch.spans[0].span_id = 3, batch.spans[0].uuid = {9, 3};
+  batch.spans[1].span_id = 4, batch.spans[1].uuid = {9, 4};
+  ASSERT_DONE(store_->Append(batch));
+  ASSERT_DONE(store_->Flush());
+  Reopen();
+  EXPECT_EQ(Difference(Read(), batch), "");
+  batch.spans[1].complete = true, batch.spans[1].end_unix_ns = 5'000;
+  model::RecordBatch last;
+  last.host = host_;
+  last.spans = {batch.spans[1]};
+  ASSERT_DONE(store_->Append(last));
+  ASSERT_DONE(store_->Flush());
+  Reopen();
+  EXPECT_EQ(Difference(Read(), batch), "");
+}
+
 TEST_P(StoreContract, TheNewestStateOfAProcessWins) {
   model::RecordBatch batch;
   batch.host = host_;

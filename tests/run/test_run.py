@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
+import uuid
 
 import pytest
 
@@ -133,6 +135,76 @@ def test_a_killed_recorder_takes_nothing_with_it(tmp_path: pathlib.Path) -> None
     result = tailspan("explain", tmp_path / "r.duckdb", "--format", "json")
     assert result.returncode in (0, 3), result.stderr
     assert json.loads(result.stdout)["requests"] == 300
+
+
+def send(port: int, method: str, path: str, body: object) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return int(answer.status)
+
+
+def langsmith_run(number: int, name: str, parent: int = 0, **more: object) -> dict[str, object]:
+    trace = str(uuid.UUID(int=parent or number))
+    run = {"id": str(uuid.UUID(int=number)), "trace_id": trace, "name": name, "run_type": "chain",
+           "start_time": "2026-11-30T18:00:00Z", **more}
+    return run | ({"parent_run_id": trace} if parent else {})
+
+
+def test_open_runs_outlive_a_killed_recorder(tmp_path: pathlib.Path) -> None:
+    """Runs that were accepted and have not ended are in the file two seconds later: as rows without an end."""
+    script = "echo $OTEL_EXPORTER_OTLP_ENDPOINT; sleep 8; echo done"
+    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "sh", "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    port = int(process.stdout.readline().rsplit(":", 1)[1])
+    end = "2026-11-30T18:00:00.250Z"
+    ended = [langsmith_run(1000 + i, "ask", end_time=end) for i in range(250)]
+    opened = [langsmith_run(2000 + i, "ask") for i in range(20)]
+    inner = [langsmith_run(3000 + i, "inner", 2000 + i, end_time=end) for i in range(20)]
+    later = [langsmith_run(4000 + i, "ask") for i in range(30)]
+    assert send(port, "POST", "/runs/batch", {"post": ended + opened + inner + later, "patch": []}) == 202
+    time.sleep(1.2)
+    # What ends meanwhile replaces its open row; what grows stays open.
+    patches = [{"id": run["id"], "trace_id": run["trace_id"], "end_time": end} for run in later]
+    grown = [{"id": run["id"], "trace_id": run["trace_id"], "tags": ["grown"]} for run in opened]
+    assert send(port, "POST", "/runs/batch", {"post": [], "patch": patches + grown}) == 202
+    time.sleep(2)
+    process.kill()
+    process.wait()
+    assert process.stdout.readline() == "done\n"
+
+    answer = explain(tmp_path / "r.duckdb")
+    assert answer["operation"] == "ask" and answer["requests"] == 280
+    assert answer["unfinished"] == answer["loss"]["trace_unfinished"] == answer["loss"]["span_incomplete"] == 20
+    assert "their end never came" in tailspan("explain", tmp_path / "r.duckdb").stdout
+    one = tailspan("explain", tmp_path / "r.duckdb", "--trace", uuid.UUID(int=2000))
+    assert one.returncode == 1 and "`ask` began and its end never came" in one.stderr
+
+    newest = "SELECT count(*) FROM span_newest WHERE "
+    assert query(tmp_path / "r.duckdb", newest + "complete") == "300"
+    assert query(tmp_path / "r.duckdb", newest + "NOT complete AND end_unix_ns IS NULL AND duration_ms IS NULL") == "20"
+    assert query(tmp_path / "r.duckdb", newest + "NOT complete AND attributes::VARCHAR LIKE '%grown%'") == "20"
+    # Rows: what had ended when it came once, the others once for each state that lasted.
+    assert query(tmp_path / "r.duckdb", "SELECT count(*) FROM span") == str(250 + 20 + 2 * 20 + 2 * 30)
+
+
+def query(recording: pathlib.Path, sql: str) -> str:
+    """The first value of the answer, by the DuckDB library alone."""
+    library = ctypes.CDLL(str(pathlib.Path(TAILSPAN).resolve().parents[1] / "lib/tailspan/libduckdb.so"))
+    library.duckdb_value_varchar.restype = ctypes.c_char_p
+    library.duckdb_value_varchar.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
+    database, connection = ctypes.c_void_p(), ctypes.c_void_p()
+    result = (ctypes.c_uint64 * 16)()
+    assert library.duckdb_open(str(recording).encode(), ctypes.byref(database)) == 0
+    try:
+        assert library.duckdb_connect(database, ctypes.byref(connection)) == 0
+        assert library.duckdb_query(connection, sql.encode(), ctypes.byref(result)) == 0
+        return str(library.duckdb_value_varchar(ctypes.byref(result), 0, 0).decode())
+    finally:
+        library.duckdb_destroy_result(ctypes.byref(result))
+        library.duckdb_disconnect(ctypes.byref(connection))
+        library.duckdb_close(ctypes.byref(database))
 
 
 @needs_root

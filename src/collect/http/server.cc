@@ -43,8 +43,13 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   explicit Core(ServerOptions o) : options(std::move(o)), acceptor(io), accept_timer(io), tick_timer(io) {}
 
   void Accept();
+  void AcceptWhenThereIsRoom();
+  void AcceptOne();
   void Tick();
-  bool MakeRoom();  // closes the longest idle connection; false when none is idle
+  void Run();
+  bool MakeRoom();      // for one more connection; false when none can be closed
+  bool CloseSlowest();  // of those that are sending a request; false when there is none
+  void LimitAllBodies();
 
   ServerOptions options;
   Handler handler;
@@ -58,6 +63,7 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   std::list<std::weak_ptr<Session>> sessions;  // oldest request first is found by scanning: the list is bounded
   std::atomic<size_t> session_count{0};
   uint64_t last_session = 0;
+  size_t all_bodies_bytes = 0;       // of the requests being read
   std::atomic<size_t> in_flight{0};  // requests whose header has begun to come and whose answer is not out
   std::atomic<int64_t> last_done_mono_ns{0};
   bool stopping = false;  // server thread only
@@ -78,12 +84,32 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   ~Session() {
     SetBusy(false);
+    CountBody(0);
     --core_->session_count;
   }
 
   void Start() { ReadHeader(); }
   bool busy() const { return busy_; }
+  // A new connection is given the time of a slow request to begin.
+  bool IsIdle() const {
+    return !busy_ && (answered_ || base::MonoNowNs() - idle_since_mono_ns_ >= core_->options.limits.slow_ns);
+  }
+  // When the request that is still coming began; 0: none is.
+  int64_t reading_since_mono_ns() const { return reading_since_mono_ns_; }
+  size_t body_bytes() const { return body_bytes_; }
   int64_t idle_since_mono_ns() const { return idle_since_mono_ns_; }
+  // The answer is worth one try; whoever sends so slowly may not read either.
+  void CloseSlow() {
+    core_->options.loss->Add(Loss::kRequestTooSlow);
+    constexpr std::string_view kAnswer =
+        "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    beast::error_code ignored;
+    stream_.socket().non_blocking(true, ignored);
+    stream_.socket().write_some(asio::buffer(kAnswer), ignored);
+    reading_since_mono_ns_ = 0;
+    CountBody(0);
+    CloseNow();
+  }
   void CloseNow() {
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
@@ -101,6 +127,13 @@ class Session : public std::enable_shared_from_this<Session> {
       idle_since_mono_ns_ = base::MonoNowNs();
       core_->last_done_mono_ns = idle_since_mono_ns_;
     }
+  }
+
+  // What the body that is being read holds by now.
+  void CountBody(size_t bytes) {
+    core_->all_bodies_bytes -= body_bytes_;
+    body_bytes_ = bytes;
+    core_->all_bodies_bytes += body_bytes_;
   }
 
   void ReadHeader() {
@@ -129,6 +162,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void DoReadHeader() {
+    reading_since_mono_ns_ = base::MonoNowNs();
     stream_.expires_after(nanoseconds(core_->options.limits.body_wait_ns));
     bhttp::async_read_header(stream_, buffer_, *parser_,
                              [self = shared_from_this()](beast::error_code ec, size_t) { self->OnHeader(ec); });
@@ -165,11 +199,22 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void ReadBody() {
     stream_.expires_after(nanoseconds(core_->options.limits.body_wait_ns));
-    bhttp::async_read(stream_, buffer_, *parser_,
-                      [self = shared_from_this()](beast::error_code ec, size_t) { self->OnBody(ec); });
+    parser_->eager(true);
+    ReadMore();
+  }
+
+  void ReadMore() {
+    if (parser_->is_done()) return OnBody({});
+    bhttp::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code ec, size_t) {
+      if (ec || self->reading_since_mono_ns_ == 0) return self->OnBody(ec);
+      self->CountBody(self->parser_->get().body().size());
+      self->core_->LimitAllBodies();
+      if (self->reading_since_mono_ns_ != 0) self->ReadMore();
+    });
   }
 
   void OnBody(beast::error_code ec) {
+    if (reading_since_mono_ns_ == 0) return CloseNow();  // closed as the slowest
     if (ec == bhttp::error::body_limit) return RefuseLargeBody();
     if (ec) {
       // The body was cut short; whoever sent it is gone or broken, an answer is tried all the same.
@@ -185,6 +230,8 @@ class Session : public std::enable_shared_from_this<Session> {
       return Refuse(status, decoded.error().message, parser_->get().keep_alive());
     }
     request_.body = std::move(*decoded);
+    reading_since_mono_ns_ = 0;
+    CountBody(0);
     Answer(core_->handler(request_), parser_->get().keep_alive());
   }
 
@@ -199,6 +246,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void Answer(Response answer, bool keep_alive) {
     keep_alive = keep_alive && !core_->stopping;
+    reading_since_mono_ns_ = 0;
+    CountBody(0);
     response_.emplace(static_cast<bhttp::status>(answer.status), 11);
     if (!answer.content_type.empty()) response_->set(bhttp::field::content_type, answer.content_type);
     response_->keep_alive(keep_alive);
@@ -207,6 +256,7 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.expires_after(nanoseconds(core_->options.limits.body_wait_ns));
     bhttp::async_write(stream_, *response_, [self = shared_from_this(), keep_alive](beast::error_code ec, size_t) {
       self->SetBusy(false);
+      self->answered_ = true;
       if (ec) return self->CloseNow();
       if (!keep_alive) return self->Linger();
       self->ReadHeader();
@@ -239,6 +289,9 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<bhttp::response<bhttp::string_body>> response_;
   Request request_;
   bool busy_ = false;
+  bool answered_ = false;  // a request, at least
+  int64_t reading_since_mono_ns_ = 0;
+  size_t body_bytes_ = 0;
   int64_t idle_since_mono_ns_ = base::MonoNowNs();
   size_t discarded_bytes_ = 0;
   uint16_t peer_port_ = 0;
@@ -253,25 +306,75 @@ bool Server::Core::MakeRoom() {
       it = sessions.erase(it);
       continue;
     }
-    bool better = !session->busy() && (!oldest || session->idle_since_mono_ns() < oldest->idle_since_mono_ns());
+    bool better = session->IsIdle() && (!oldest || session->idle_since_mono_ns() < oldest->idle_since_mono_ns());
     if (better) oldest = session;
     ++it;
   }
   if (session_count < options.limits.connections) return true;
-  if (!oldest) return false;
+  if (!oldest) return CloseSlowest();
   oldest->CloseNow();
   return true;
 }
 
+bool Server::Core::CloseSlowest() {
+  std::shared_ptr<Session> slowest;
+  for (const auto& weak : sessions) {
+    auto session = weak.lock();
+    if (!session || session->reading_since_mono_ns() == 0) continue;
+    if (!slowest || session->reading_since_mono_ns() < slowest->reading_since_mono_ns()) slowest = session;
+  }
+  if (!slowest || base::MonoNowNs() - slowest->reading_since_mono_ns() < options.limits.slow_ns) return false;
+  slowest->CloseSlow();
+  return true;
+}
+
+// Whoever has been sending for the longest makes room, however fast it is: the memory is needed.
+void Server::Core::LimitAllBodies() {
+  while (all_bodies_bytes > options.limits.all_bodies_bytes) {
+    std::shared_ptr<Session> slowest;
+    for (const auto& weak : sessions) {
+      auto session = weak.lock();
+      if (!session || session->body_bytes() == 0) continue;
+      if (!slowest || session->reading_since_mono_ns() < slowest->reading_since_mono_ns()) slowest = session;
+    }
+    if (!slowest) return;
+    slowest->CloseSlow();
+  }
+}
+
+// What a handler throws (out of memory, above all) costs its connection and no more.
+void Server::Core::Run() {
+  while (true) {
+    try {
+      io.run();
+      return;
+    } catch (const std::exception& e) {
+      options.loss->Add(Loss::kBodyInvalid);
+      base::LogError("a request could not be served: {}", e.what());
+    }
+  }
+}
+
 void Server::Core::Accept() {
   if (stopping) return;
-  if (session_count >= options.limits.connections && !MakeRoom()) {
+  if (session_count < options.limits.connections) return AcceptOne();
+  // After the reads that are done by now: who has sent a request is not idle.
+  asio::post(io, [self = shared_from_this()] { self->AcceptWhenThereIsRoom(); });
+}
+
+void Server::Core::AcceptWhenThereIsRoom() {
+  if (stopping) return;
+  if (!MakeRoom()) {
     accept_timer.expires_after(kAcceptPause);
     accept_timer.async_wait([self = shared_from_this()](beast::error_code ec) {
       if (!ec) self->Accept();
     });
     return;
   }
+  AcceptOne();
+}
+
+void Server::Core::AcceptOne() {
   acceptor.async_accept([self = shared_from_this()](beast::error_code ec, tcp::socket socket) {
     if (self->stopping || ec == asio::error::operation_aborted) return;
     if (!ec) {
@@ -329,7 +432,7 @@ base::Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options
   core->last_done_mono_ns = base::MonoNowNs();
   core->Accept();
   core->Tick();
-  core->thread = std::thread([core] { core->io.run(); });
+  core->thread = std::thread([core] { core->Run(); });
   return std::unique_ptr<Server>(new Server(core));
 }
 

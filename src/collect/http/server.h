@@ -2,6 +2,10 @@
 //
 // The handler and the ticker run on the server's thread, never at once. Requests whose body or header is over a limit
 // are answered 413 or 431 here and counted; everything else goes to the handler with its body already unpacked.
+//
+// Clients that take their time cannot shut others out: when all connections are taken, or all bodies together are over
+// their limit, the longest idle connection is closed, else the one that has been sending its request for the longest,
+// with a 408 (request_too_slow).
 // Start, Quiesce and Stop are called from one other thread.
 #pragma once
 

@@ -21,6 +21,10 @@ http::Response Answer(int status, std::string_view message) {
   return {status, kJson, json.text()};
 }
 
+http::Response Refuse(const base::Error& error) {
+  return Answer(error.code == base::Code::kResourceExhausted ? 413 : 400, error.message);
+}
+
 bool IsJson(std::string_view content_type) {
   std::string lower = Lower(content_type);
   // A client that names no type sends JSON here: Python's batch call does.
@@ -33,14 +37,15 @@ Api::Api(const Limits& limits, bool keep_content, const std::string& version, ba
     : limits_(limits),
       version_(version),
       loss_(loss),
-      reader_(keep_content, loss),
+      reader_(limits, keep_content, loss),
       table_(limits, keep_content, loss) {}
 
 bool Api::Serves(std::string_view path) { return path == "/info" || path == "/runs" || path.substr(0, 6) == "/runs/"; }
 
-http::Response Api::Handle(const http::Request& request, std::string_view path, int64_t now_mono_ns,
+http::Response Api::Handle(const http::Request& request, std::string_view path, int32_t sender_pid, int64_t now_mono_ns,
                            std::vector<model::Span>* spans) {
   now_mono_ns_ = now_mono_ns;
+  sender_pid_ = sender_pid;
   if (path == "/info") return request.method == "GET" ? Info() : Answer(405, "use GET");
   http::Response answer;
   if (path == "/runs/multipart" && request.method == "POST") {
@@ -54,7 +59,7 @@ http::Response Api::Handle(const http::Request& request, std::string_view path, 
   } else {
     return Answer(404, "this endpoint receives runs; it does not serve " + request.method + " " + std::string(path));
   }
-  if (answer.status >= 400) loss_.Add(Loss::kBodyInvalid);
+  if (answer.status >= 400) loss_.Add(answer.status == 413 ? Loss::kBodyTooLarge : Loss::kBodyInvalid);
   table_.TakeReady(now_mono_ns, spans);
   return answer;
 }
@@ -86,7 +91,7 @@ http::Response Api::MultipartRuns(const http::Request& request) {
   for (const Part& part : multipart.parts) {
     if (!TakePart(part.name, part.data, &updates)) loss_.Add(Loss::kBodyInvalid);
   }
-  for (Run& run : updates) table_.Apply(std::move(run), now_mono_ns_);
+  for (Run& run : updates) Apply(std::move(run));
   if (!multipart.whole) return Answer(400, multipart.problem);
   return Answer(202, "accepted");
 }
@@ -115,6 +120,11 @@ bool Api::TakePart(std::string_view name, std::string_view data, std::vector<Run
   return json.ok() && reader_.Object(*json, &run);
 }
 
+void Api::Apply(Run&& run) {
+  run.sender_pid = sender_pid_;
+  table_.Apply(std::move(run), now_mono_ns_);
+}
+
 bool Api::TakeObject(Json json, bool post, Uuid id) {
   Run run;
   run.id = id;
@@ -124,14 +134,14 @@ bool Api::TakeObject(Json json, bool post, Uuid id) {
     loss_.Add(Loss::kSpanRejected);
     return true;
   }
-  table_.Apply(std::move(run), now_mono_ns_);
+  Apply(std::move(run));
   return true;
 }
 
 http::Response Api::BatchRuns(const http::Request& request) {
   if (!IsJson(request.content_type)) return Answer(415, "send application/json");
   auto json = reader_.parser().Parse(request.body);
-  if (!json.ok()) return Answer(400, json.error().message);
+  if (!json.ok()) return Refuse(json.error());
   for (bool post : {true, false}) {
     simdjson::dom::array runs;
     if (Member(*json, post ? "post" : "patch").get_array().get(runs)) continue;
@@ -154,7 +164,7 @@ http::Response Api::OneRun(const http::Request& request, bool post, std::string_
     id = *parsed;
   }
   auto json = reader_.parser().Parse(request.body);
-  if (!json.ok()) return Answer(400, json.error().message);
+  if (!json.ok()) return Refuse(json.error());
   if (!TakeObject(*json, post, id)) return Answer(400, "the run is no JSON object");
   return Answer(post ? 201 : 200, "accepted");
 }

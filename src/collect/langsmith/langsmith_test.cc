@@ -11,6 +11,7 @@ using base::Loss;
 using model::Span;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int32_t kSenderPid = 4711;
 // 2026-11-30T18:01:05Z by `date -u -d ... +%s`.
 constexpr int64_t kT0UnixNs = 1'796'061'665 * kSecondNs;
 
@@ -33,7 +34,7 @@ TEST(RunTime, ReadsWhatClientsWrite) {
 
 TEST(RunTime, TellsTheUnitsOfNumbersApart) {
   base::LossCounters loss;
-  JsonParser parser(loss);
+  JsonParser parser({}, loss);
   auto read = [&](const char* text, bool* whole_ms) { return UnixNsFromJson(*parser.Parse(text), whole_ms); };
   bool whole_ms = false;
   EXPECT_EQ(read("1796061665", &whole_ms), kT0UnixNs);
@@ -65,7 +66,7 @@ class LangsmithTest : public testing::Test {
                          const std::string& type = "application/json") {
     std::vector<Span> spans;
     http::Request request{method, path, type, "", body};
-    http::Response answer = api_.Handle(request, path, now_mono_ns_, &spans);
+    http::Response answer = api_.Handle(request, path, kSenderPid, now_mono_ns_, &spans);
     EXPECT_EQ(answer.status, want_status) << answer.body;
     return spans;
   }
@@ -98,7 +99,7 @@ const char kEnd[] = R"("end_time":"2026-11-30T18:01:07.500000Z")";
 
 TEST_F(LangsmithTest, InfoHasAllThatPythonIndexes) {
   std::vector<Span> spans;
-  http::Response answer = api_.Handle({"GET", "/info", "", "", ""}, "/info", 0, &spans);
+  http::Response answer = api_.Handle({"GET", "/info", "", "", ""}, "/info", 0, 0, &spans);
   EXPECT_EQ(answer.status, 200);
   for (const char* key :
        {"use_multipart_endpoint", "size_limit", "size_limit_bytes", "scale_up_nthreads_limit", "scale_up_qsize_trigger",
@@ -191,8 +192,80 @@ TEST_F(LangsmithTest, ARunWithoutEndIsGivenOutIncomplete) {
   api_.Flush(&spans);
   ASSERT_EQ(spans.size(), 1u);
   EXPECT_FALSE(spans[0].complete);
-  EXPECT_EQ(spans[0].end_unix_ns, spans[0].start_unix_ns);
-  EXPECT_EQ(loss_.Get(Loss::kSpanIncomplete), 1u);
+  EXPECT_EQ(spans[0].end_unix_ns, 0);  // none is invented
+  EXPECT_FALSE(spans[0].time_suspect);
+}
+
+TEST_F(LangsmithTest, AnOpenRunIsGivenOutAndLaterReplacedByTheWhole) {
+  Send("POST", "/runs", Object(kRoot, std::string(kStart) + R"(,"inputs":{"a":1})"), 201);
+  std::vector<Span> spans;
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns - 1, &spans);
+  EXPECT_TRUE(spans.empty());
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns, &spans);
+  ASSERT_EQ(spans.size(), 1u);
+  Span open = spans[0];
+  EXPECT_FALSE(open.complete);
+  EXPECT_EQ(open.end_unix_ns, 0);
+  EXPECT_EQ(open.start_unix_ns, kT0UnixNs);
+  EXPECT_EQ(open.pid, kSenderPid);
+  EXPECT_EQ(Attribute(open, "gen_ai.input.messages.length"), "7");
+  spans.clear();
+  api_.TakeOpen(now_mono_ns_ + 10 * limits_.open_save_ns, &spans);
+  EXPECT_TRUE(spans.empty()) << "nothing new has come";
+  spans = Send("PATCH", std::string("/runs/") + kRoot, R"({"end_time":"2026-11-30T18:01:07.5Z"})", 200);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_TRUE(spans[0].complete);
+  EXPECT_EQ(spans[0].trace_id, open.trace_id);
+  EXPECT_EQ(spans[0].span_id, open.span_id);
+  EXPECT_EQ(spans[0].uuid, open.uuid);
+  EXPECT_EQ(loss_.NonZero().size(), 0u);
+}
+
+TEST_F(LangsmithTest, ARunThatEndsSoonIsGivenOutOnce) {
+  Send("POST", "/runs", Object(kRoot, kStart), 201);
+  EXPECT_EQ(Send("PATCH", std::string("/runs/") + kRoot, R"({"end_time":1796061667500})", 200).size(), 1u);
+  std::vector<Span> spans;
+  api_.TakeOpen(now_mono_ns_ + kSecondNs, &spans);
+  api_.Flush(&spans);
+  EXPECT_TRUE(spans.empty());
+}
+
+TEST_F(LangsmithTest, WhatComesOfAnOpenRunIsGivenOutAgain) {
+  Send("POST", "/runs", Object(kRoot, kStart), 201);
+  std::vector<Span> spans;
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns, &spans);
+  EXPECT_TRUE(Send("PATCH", std::string("/runs/") + kRoot, R"({"inputs":{"a":1}})", 200).empty());
+  spans.clear();
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns, &spans);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(Attribute(spans[0], "gen_ai.input.messages.length"), "7");
+  spans.clear();
+  api_.Flush(&spans);  // it never ends, and all of it is out
+  EXPECT_TRUE(spans.empty());
+}
+
+TEST_F(LangsmithTest, AnEndThatWaitsForItsPostIsGivenOutToo) {
+  Send("PATCH", std::string("/runs/") + kRoot, Object(kRoot, std::string(kStart) + "," + kEnd), 200);
+  std::vector<Span> spans;
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns, &spans);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_TRUE(spans[0].complete);
+}
+
+TEST_F(LangsmithTest, AllVersionsOfARunHaveOneTrace) {
+  // A child that does not name its trace, of a parent that comes too late to tell it.
+  Send("POST", "/runs", std::string(R"({"id":")") + kChild + R"(","parent_run_id":")" + kRoot + R"(",)" + kStart + "}",
+       201);
+  std::vector<Span> spans;
+  api_.TakeOpen(now_mono_ns_ + limits_.open_save_ns, &spans);
+  ASSERT_EQ(spans.size(), 1u);
+  auto trace = spans[0].trace_id;
+  Send("POST", "/runs",
+       std::string(R"({"id":")") + kRoot + R"(","trace_id":"01a22db0-0000-7000-8000-000000000001",)" + kStart + "}",
+       201);
+  spans = Send("PATCH", std::string("/runs/") + kChild, R"({"end_time":1796061667500})", 200);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].trace_id, trace);
 }
 
 TEST_F(LangsmithTest, BatchAndDottedOrder) {
@@ -322,6 +395,30 @@ TEST(RunTableLimit, TheOldestGoesFirst) {
   EXPECT_EQ(spans[0].name, "1");
   EXPECT_FALSE(spans[0].complete);
   EXPECT_EQ(table.open(), 2u);
+}
+
+TEST(RunTableLimit, BytesAreBoundedToo) {
+  Limits limits;
+  limits.open_run_bytes = 300'000;
+  base::LossCounters loss;
+  RunTable table(limits, false, loss);
+  std::vector<Span> spans;
+  for (uint64_t i = 1; i <= 10; ++i) {
+    for (int patch = 0; patch < 3; ++patch) {
+      langsmith::Run run;
+      run.id = {i, i};
+      run.start_unix_ns = kT0UnixNs;
+      run.posted = true;
+      run.serialized = std::string(100'000, 'x');
+      table.Apply(std::move(run), 1);
+      table.TakeReady(1, &spans);
+      EXPECT_LE(table.open_bytes(), limits.open_run_bytes);
+    }
+  }
+  EXPECT_EQ(table.open(), 2u);
+  EXPECT_EQ(spans.size(), 8u);
+  table.Flush(&spans);
+  EXPECT_EQ(table.open_bytes(), 0u);
 }
 
 }  // namespace

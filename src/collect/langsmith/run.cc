@@ -126,28 +126,6 @@ bool IsClientSetting(std::string_view key) {
   return key.substr(0, 10) == "LANGSMITH_" || key.substr(0, 10) == "LANGCHAIN_";
 }
 
-void ReadExtra(Json extra, Run* run) {
-  Json metadata = Member(extra, "metadata");
-  object members;
-  if (!metadata.get_object().get(members)) {
-    for (auto [key, value] : members) {
-      if (key == "ls_model_name") {
-        run->request_model = std::string(StringOf(value));
-      } else if (key == "ls_provider") {
-        run->provider = std::string(StringOf(value));
-      } else if (key == "usage_metadata") {
-        TakeTokens(ReadUsage(value), &run->tokens);
-      } else if (!IsNull(value) && !IsClientSetting(key)) {
-        run->metadata.emplace_back("langsmith.metadata." + std::string(key), ValueOf(value));
-      }
-    }
-  }
-  Json parameters = Member(extra, "invocation_params");
-  for (const char* key : {"model", "model_name"}) {
-    if (run->request_model.empty()) run->request_model = std::string(StringOf(Member(parameters, key)));
-  }
-}
-
 void ReadEvents(Json events, Run* run) {
   array items;
   if (events.get_array().get(items)) return;
@@ -184,6 +162,16 @@ std::string Constructor(Json serialized) {
 
 }  // namespace
 
+size_t Run::ApproxBytes() const {
+  size_t bytes = sizeof *this;
+  for (const std::string* text : {&name, &run_type, &project, &error, &inputs.text, &outputs.text, &request_model,
+                                  &response_model, &provider, &finish_reason, &serialized, &tags}) {
+    bytes += text->size();
+  }
+  for (const auto& [key, value] : metadata) bytes += sizeof(Attribute) + key.size() + value.text.size();
+  return bytes;
+}
+
 void Run::Merge(Run&& update) {
   if (update.trace_id) trace_id = update.trace_id;
   if (update.parent_id) parent_id = update.parent_id;
@@ -216,6 +204,7 @@ void Run::Merge(Run&& update) {
     retries = update.retries;
     retry_slept_ns = update.retry_slept_ns;
   }
+  if (update.sender_pid != 0) sender_pid = update.sender_pid;
   posted = posted || update.posted;
 }
 
@@ -255,6 +244,32 @@ bool RunReader::Field(std::string_view field, std::string_view text, Run* run) {
   if (!json.ok()) return false;
   FieldValue(field, *json, text, run);
   return true;
+}
+
+void RunReader::ReadExtra(Json extra, Run* run) {
+  Json metadata = Member(extra, "metadata");
+  object members;
+  if (!metadata.get_object().get(members)) {
+    for (auto [key, value] : members) {
+      if (key == "ls_model_name") {
+        run->request_model = std::string(StringOf(value));
+      } else if (key == "ls_provider") {
+        run->provider = std::string(StringOf(value));
+      } else if (key == "usage_metadata") {
+        TakeTokens(ReadUsage(value), &run->tokens);
+      } else if (!IsNull(value) && !IsClientSetting(key)) {
+        if (run->metadata.size() >= limits_.raw_attributes) {
+          loss_.Add(base::Loss::kAttributeCut);
+          continue;
+        }
+        run->metadata.emplace_back("langsmith.metadata." + std::string(key), ValueOf(value));
+      }
+    }
+  }
+  Json parameters = Member(extra, "invocation_params");
+  for (const char* key : {"model", "model_name"}) {
+    if (run->request_model.empty()) run->request_model = std::string(StringOf(Member(parameters, key)));
+  }
 }
 
 void RunReader::FieldValue(std::string_view field, Json json, std::string_view text, Run* run) {

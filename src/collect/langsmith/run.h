@@ -8,6 +8,7 @@
 
 #include "base/loss.h"
 #include "collect/json.h"
+#include "collect/limits.h"
 #include "collect/raw_span.h"
 #include "model/ids.h"
 
@@ -54,8 +55,11 @@ struct Run {
   int64_t streamed_tokens = 0;
   int64_t retries = 0;
   int64_t retry_slept_ns = 0;
-  bool posted = false;  // its post has come, not only patches
+  int32_t sender_pid = 0;  // the process that sent it, 0 unknown
+  bool posted = false;     // its post has come, not only patches
 
+  // What it takes in memory, roughly.
+  size_t ApproxBytes() const;
   // Takes over everything that `update` says.
   void Merge(Run&& update);
 };
@@ -63,7 +67,8 @@ struct Run {
 // Reads the fields of a run, whole or split into multipart's parts.
 class RunReader {
  public:
-  RunReader(bool keep_content, base::LossCounters& loss) : keep_content_(keep_content), parser_(loss) {}
+  RunReader(const Limits& limits, bool keep_content, base::LossCounters& loss)
+      : limits_(limits), keep_content_(keep_content), loss_(loss), parser_(limits, loss) {}
 
   // The object of a post or patch, with every field that it has. False when it is no object.
   bool Object(Json json, Run* run);
@@ -74,8 +79,11 @@ class RunReader {
 
  private:
   void FieldValue(std::string_view field, Json json, std::string_view text, Run* run);
+  void ReadExtra(Json extra, Run* run);
 
+  Limits limits_;
   bool keep_content_;
+  base::LossCounters& loss_;
   JsonParser parser_;
 };
 

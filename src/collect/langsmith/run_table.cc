@@ -65,27 +65,43 @@ std::vector<Attribute> AttributesOf(Run&& run) {
 }  // namespace
 
 RunTable::RunTable(const Limits& limits, bool keep_content, base::LossCounters& loss)
-    : limits_(limits), loss_(loss), normaliser_(limits, keep_content, loss) {}
+    : limits_(limits),
+      loss_(loss),
+      normaliser_(limits, keep_content, loss),
+      open_normaliser_(limits, keep_content, not_counted_) {}
 
 void RunTable::Apply(Run&& run, int64_t now_mono_ns) {
   Uuid id = run.id;
-  if (finished_.count(id) != 0) {
-    loss_.Add(Loss::kSpanRepeated);
+  if (auto finished = finished_.find(id); finished != finished_.end()) {
+    loss_.Add(finished->second.ended ? Loss::kSpanRepeated : Loss::kShedUnderLoad);
     return;
   }
   touched_.push_back(id);
-  auto found = open_.find(id);
-  if (found == open_.end()) {
+  auto [found, is_new] = open_.try_emplace(id);
+  Entry& entry = found->second;
+  if (!entry.unsaved) unsaved_.emplace_back(id, now_mono_ns);
+  entry.unsaved = true;
+  if (is_new) {
     ages_.push_back(id);
-    open_.emplace(id, Entry{std::move(run), now_mono_ns, std::prev(ages_.end())});
+    entry.run = std::move(run);
+    entry.since_mono_ns = now_mono_ns;
+    entry.age = std::prev(ages_.end());
+    Grown(&entry);
     return;
   }
-  Run& known = found->second.run;
+  Run& known = entry.run;
   if (run.posted && !known.posted) {
     // The patch came first: what it says is newer than the post.
     std::swap(known, run);
   }
   known.Merge(std::move(run));
+  Grown(&entry);
+}
+
+void RunTable::Grown(Entry* entry) {
+  open_bytes_ -= entry->bytes;
+  entry->bytes = sizeof *entry + entry->run.ApproxBytes();
+  open_bytes_ += entry->bytes;
 }
 
 bool RunTable::Ready(const Entry& entry, int64_t now_mono_ns) const {
@@ -98,7 +114,20 @@ void RunTable::TakeReady(int64_t now_mono_ns, std::vector<model::Span>* spans) {
     auto found = open_.find(id);
     if (found != open_.end() && Ready(found->second, now_mono_ns)) GiveOut(id, spans);
   }
-  while (open_.size() > limits_.open_runs) GiveOut(ages_.front(), spans);
+  while (open_.size() > limits_.open_runs || open_bytes_ > limits_.open_run_bytes) GiveOut(ages_.front(), spans);
+}
+
+void RunTable::TakeOpen(int64_t now_mono_ns, std::vector<model::Span>* spans) {
+  while (!unsaved_.empty() && now_mono_ns - unsaved_.front().second >= limits_.open_save_ns) {
+    auto found = open_.find(unsaved_.front().first);
+    unsaved_.pop_front();
+    if (found == open_.end() || !found->second.unsaved) continue;
+    Entry& entry = found->second;
+    entry.unsaved = false;
+    if (entry.run.start_unix_ns == 0) continue;  // no span can be made of it yet
+    if (!entry.trace_id) entry.trace_id = TraceOf(entry.run);
+    ToSpan(Run(entry.run), entry.trace_id, &open_normaliser_, spans);
+  }
 }
 
 void RunTable::Sweep(int64_t now_mono_ns, std::vector<model::Span>* spans) {
@@ -114,6 +143,7 @@ void RunTable::Sweep(int64_t now_mono_ns, std::vector<model::Span>* spans) {
 void RunTable::Flush(std::vector<model::Span>* spans) {
   while (!ages_.empty()) GiveOut(ages_.front(), spans);
   touched_.clear();
+  unsaved_.clear();
 }
 
 Uuid RunTable::TraceOf(const Run& run) const {
@@ -122,11 +152,11 @@ Uuid RunTable::TraceOf(const Run& run) const {
   auto open = open_.find(run.parent_id);
   if (open != open_.end() && open->second.run.trace_id) return open->second.run.trace_id;
   auto finished = finished_.find(run.parent_id);
-  return finished != finished_.end() ? finished->second : run.parent_id;
+  return finished != finished_.end() ? finished->second.trace_id : run.parent_id;
 }
 
-void RunTable::Remember(Uuid id, Uuid trace_id) {
-  if (!finished_.emplace(id, trace_id).second) return;
+void RunTable::Remember(Uuid id, Uuid trace_id, bool ended) {
+  if (!finished_.emplace(id, Finished{trace_id, ended}).second) return;
   finished_order_.push_back(id);
   while (finished_order_.size() > limits_.finished_runs) {
     finished_.erase(finished_order_.front());
@@ -137,18 +167,20 @@ void RunTable::Remember(Uuid id, Uuid trace_id) {
 void RunTable::GiveOut(Uuid id, std::vector<model::Span>* spans) {
   auto found = open_.find(id);
   Run run = std::move(found->second.run);
-  Uuid trace_id = TraceOf(run);
+  Uuid trace_id = found->second.trace_id ? found->second.trace_id : TraceOf(run);
+  bool is_out = !found->second.unsaved && run.end_unix_ns == 0;  // as far as it will ever be known
+  open_bytes_ -= found->second.bytes;
   ages_.erase(found->second.age);
   open_.erase(found);
-  Remember(id, trace_id);
+  Remember(id, trace_id, run.end_unix_ns != 0);
   if (run.start_unix_ns == 0) {  // nothing but loose fields: no span can be made of it
     loss_.Add(Loss::kSpanRejected);
     return;
   }
-  ToSpan(std::move(run), trace_id, spans);
+  if (!is_out) ToSpan(std::move(run), trace_id, &normaliser_, spans);
 }
 
-void RunTable::ToSpan(Run&& run, Uuid trace_id, std::vector<model::Span>* spans) {
+void RunTable::ToSpan(Run&& run, Uuid trace_id, Normaliser* normaliser, std::vector<model::Span>* spans) {
   model::Span span;
   span.trace_id = trace_id;
   span.uuid = run.id;
@@ -156,23 +188,25 @@ void RunTable::ToSpan(Run&& run, Uuid trace_id, std::vector<model::Span>* spans)
   span.span_id = model::SpanIdOfRun(run.id);
   span.parent_id = model::SpanIdOfRun(run.parent_id);
   if (span.span_id == 0) {
-    loss_.Add(Loss::kSpanRejected);
+    if (normaliser == &normaliser_) loss_.Add(Loss::kSpanRejected);
     return;
   }
   span.source = "langsmith";
   if (run.end_in_ms) run.start_unix_ns -= run.start_unix_ns % kMillisecondNs;
   span.complete = run.end_unix_ns != 0;
-  if (!span.complete) loss_.Add(Loss::kSpanIncomplete);
   RawSpan raw;
   raw.name = std::move(run.name);
   raw.start_unix_ns = static_cast<uint64_t>(run.start_unix_ns);
   raw.end_unix_ns = static_cast<uint64_t>(span.complete ? run.end_unix_ns : run.start_unix_ns);
   raw.status_code = run.has_error ? 2 : span.complete ? 1 : 0;
   raw.status_message = std::move(run.error);
+  int32_t sender_pid = run.sender_pid;
   RawResource resource;
   resource.attributes.emplace_back("service.name", Value::Text(std::move(run.project)));
   raw.attributes = AttributesOf(std::move(run));
-  normaliser_.Apply(resource, std::move(raw), &span);
+  normaliser->Apply(resource, std::move(raw), &span);
+  if (!span.complete) span.end_unix_ns = 0;
+  if (span.pid == 0) span.pid = sender_pid;
   spans->push_back(std::move(span));
 }
 

@@ -49,7 +49,13 @@ void Accept(const RawResource& resource, RawSpan&& raw, Normaliser* normaliser, 
   span.source = "otlp";
   TakeLangsmithIds(raw, &span);
   normaliser->Apply(resource, std::move(raw), &span);
+  decoded->bytes += ApproxBytes(span);
   decoded->spans.push_back(std::move(span));
+}
+
+base::Error TooManySpans(const Limits& limits) {
+  return {base::Code::kResourceExhausted,
+          "the spans of one body take more than " + std::to_string(limits.decoded_bytes) + " bytes"};
 }
 
 }  // namespace tailspan::collect::otlp

@@ -127,15 +127,26 @@ Value ReadAnyValue(Json json, int32_t depth) {
   return ValueOf(value);
 }
 
-std::vector<Attribute> ReadAttributes(Json json, int32_t depth) {
+// What is read of one span, and how often something was left out.
+struct Bounds {
+  const Limits& limits;
+  base::LossCounters& loss;
+};
+
+std::vector<Attribute> ReadAttributes(Json json, const Bounds& bounds) {
   std::vector<Attribute> out;
+  int32_t depth = bounds.limits.value_depth;
   ForEach(json, [&](Json entry) {
+    if (out.size() >= bounds.limits.raw_attributes) {
+      bounds.loss.Add(base::Loss::kAttributeCut);
+      return;
+    }
     out.emplace_back(std::string(StringOf(Member(entry, "key"))), ReadAnyValue(Member(entry, "value"), depth));
   });
   return out;
 }
 
-RawSpan ReadSpan(Json json, int32_t depth) {
+RawSpan ReadSpan(Json json, const Bounds& bounds) {
   RawSpan span;
   span.trace_id = ReadIdChecked(Field(json, "traceId", "trace_id"), 16);
   span.span_id = ReadIdChecked(Field(json, "spanId", "span_id"), 8);
@@ -144,12 +155,16 @@ RawSpan ReadSpan(Json json, int32_t depth) {
   span.kind = ReadEnum(Member(json, "kind"), {"UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"});
   span.start_unix_ns = ReadTime(Field(json, "startTimeUnixNano", "start_time_unix_nano"));
   span.end_unix_ns = ReadTime(Field(json, "endTimeUnixNano", "end_time_unix_nano"));
-  span.attributes = ReadAttributes(Member(json, "attributes"), depth);
+  span.attributes = ReadAttributes(Member(json, "attributes"), bounds);
   ForEach(Member(json, "events"), [&](Json entry) {
+    if (span.events.size() >= bounds.limits.events) {
+      bounds.loss.Add(base::Loss::kAttributeCut);
+      return;
+    }
     RawEvent event;
     event.time_unix_ns = static_cast<int64_t>(ReadTime(Field(entry, "timeUnixNano", "time_unix_nano")));
     event.name = std::string(StringOf(Member(entry, "name")));
-    event.attributes = ReadAttributes(Member(entry, "attributes"), depth);
+    event.attributes = ReadAttributes(Member(entry, "attributes"), bounds);
     span.events.push_back(std::move(event));
   });
   Json status = Member(json, "status");
@@ -161,21 +176,24 @@ RawSpan ReadSpan(Json json, int32_t depth) {
 }  // namespace
 
 base::Result<Decoded> Decoder::Json(std::string_view body) {
-  JsonParser parser(loss_);
+  JsonParser parser(limits_, loss_);
   auto root = parser.Parse(body);
   if (!root.ok()) return std::move(root).error();
   if (root->type() != element_type::OBJECT) {
     return base::Error{base::Code::kInvalidArgument, "not an OTLP request: the body is no JSON object"};
   }
   Decoded decoded;
-  int32_t depth = limits_.value_depth;
+  const Bounds bounds{limits_, loss_};
   ForEach(Field(*root, "resourceSpans", "resource_spans"), [&](collect::Json group) {
-    RawResource resource{ReadAttributes(Member(Member(group, "resource"), "attributes"), depth)};
+    RawResource resource{ReadAttributes(Member(Member(group, "resource"), "attributes"), bounds)};
     ForEach(Field(group, "scopeSpans", "scope_spans"), [&](collect::Json scope) {
-      ForEach(Member(scope, "spans"),
-              [&](collect::Json span) { Accept(resource, ReadSpan(span, depth), &normaliser_, loss_, &decoded); });
+      ForEach(Member(scope, "spans"), [&](collect::Json span) {
+        if (decoded.bytes > limits_.decoded_bytes) return;
+        Accept(resource, ReadSpan(span, bounds), &normaliser_, loss_, &decoded);
+      });
     });
   });
+  if (decoded.bytes > limits_.decoded_bytes) return TooManySpans(limits_);
   return decoded;
 }
 

@@ -20,12 +20,15 @@ namespace tailspan::collect::otlp {
 struct Decoded {
   std::vector<model::Span> spans;
   int64_t rejected = 0;
+  size_t bytes = 0;  // that the spans take in memory, roughly
 };
 
 class Decoder {
  public:
   Decoder(const Limits& limits, bool keep_content, base::LossCounters& loss);
 
+  // kInvalidArgument: not an OTLP request. kResourceExhausted: its spans would take more than Limits::decoded_bytes; a
+  // few bytes on the wire can make a hundred in memory.
   base::Result<Decoded> Protobuf(std::string_view body);
   base::Result<Decoded> Json(std::string_view body);
 
@@ -34,6 +37,8 @@ class Decoder {
   base::LossCounters& loss_;
   Normaliser normaliser_;
 };
+
+base::Error TooManySpans(const Limits& limits);
 
 // Turns a raw span into a normalised one, or counts it as rejected.
 void Accept(const RawResource& resource, RawSpan&& raw, Normaliser* normaliser, base::LossCounters& loss,

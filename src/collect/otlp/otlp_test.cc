@@ -239,6 +239,34 @@ TEST_F(OtlpTest, NestingIsBounded) {
                       std::string(static_cast<size_t>(limits_.value_depth), ']'));
 }
 
+// A body of a few MB that would take a hundred times as much: empty attributes, empty events, spans without end.
+TEST_F(OtlpTest, WhatABodyTakesInMemoryIsBounded) {
+  std::string empties, span, scope, group, body;
+  for (int i = 0; i < 1'000'000; ++i) empties += std::string("\x4a\x00", 2);  // attributes without a key
+  for (int i = 0; i < 1'000'000; ++i) empties += std::string("\x5a\x00", 2);  // events
+  protozero::pbf_writer writer(span);
+  writer.add_bytes(1, TestSpan().trace_id);
+  writer.add_bytes(2, TestSpan().span_id);
+  span += empties;
+  protozero::pbf_writer(scope).add_message(2, span);
+  protozero::pbf_writer(group).add_message(2, scope);
+  protozero::pbf_writer(body).add_message(1, group);
+  auto decoded = decoder_.Protobuf(body);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_LE(decoded->spans[0].attributes.size(), limits_.attributes);
+  EXPECT_EQ(decoded->spans[0].events.size(), limits_.events);
+  EXPECT_GE(loss_.Get(Loss::kAttributeCut), 1'990'000u);
+
+  limits_.decoded_bytes = 100'000;
+  Decoder small(limits_, false, loss_);
+  auto refused = small.Protobuf(Body(std::vector<TestSpan>(1'000)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, base::Code::kResourceExhausted);
+  limits_.json_bytes = 100;
+  Decoder short_json(limits_, false, loss_);
+  EXPECT_EQ(short_json.Json(std::string(101, ' ')).error().code, base::Code::kResourceExhausted);
+}
+
 TEST_F(OtlpTest, JsonThatIsNoRequestIsAnError) {
   EXPECT_FALSE(decoder_.Json("").ok());
   EXPECT_FALSE(decoder_.Json("[1]").ok());

@@ -140,7 +140,21 @@ Attribute ReadKeyValue(pbf_reader message, int32_t depth) {
   return out;
 }
 
-RawEvent ReadEvent(pbf_reader message, int32_t depth) {
+// What is read of one span, and how often something was left out.
+struct Bounds {
+  const Limits& limits;
+  base::LossCounters& loss;
+};
+
+void ReadAttribute(pbf_reader message, const Bounds& bounds, std::vector<Attribute>* out) {
+  if (out->size() >= bounds.limits.raw_attributes) {
+    bounds.loss.Add(base::Loss::kAttributeCut);
+    return;
+  }
+  out->push_back(ReadKeyValue(message, bounds.limits.value_depth));
+}
+
+RawEvent ReadEvent(pbf_reader message, const Bounds& bounds) {
   RawEvent out;
   while (message.next()) {
     switch (message.tag_and_type()) {
@@ -151,7 +165,7 @@ RawEvent ReadEvent(pbf_reader message, int32_t depth) {
         out.name = ToString(message.get_view());
         break;
       case Tag(3, kBytes):
-        out.attributes.push_back(ReadKeyValue(message.get_message(), depth));
+        ReadAttribute(message.get_message(), bounds, &out.attributes);
         break;
       default:
         message.skip();
@@ -175,7 +189,7 @@ void ReadStatus(pbf_reader message, RawSpan* span) {
   }
 }
 
-RawSpan ReadSpan(pbf_reader message, int32_t depth) {
+RawSpan ReadSpan(pbf_reader message, const Bounds& bounds) {
   RawSpan span;
   while (message.next()) {
     switch (message.tag_and_type()) {
@@ -201,10 +215,15 @@ RawSpan ReadSpan(pbf_reader message, int32_t depth) {
         span.end_unix_ns = message.get_fixed64();
         break;
       case Tag(9, kBytes):
-        span.attributes.push_back(ReadKeyValue(message.get_message(), depth));
+        ReadAttribute(message.get_message(), bounds, &span.attributes);
         break;
       case Tag(11, kBytes):
-        span.events.push_back(ReadEvent(message.get_message(), depth));
+        if (span.events.size() < bounds.limits.events) {
+          span.events.push_back(ReadEvent(message.get_message(), bounds));
+        } else {
+          bounds.loss.Add(base::Loss::kAttributeCut);
+          message.skip();
+        }
         break;
       case Tag(15, kBytes):
         ReadStatus(message.get_message(), &span);
@@ -216,9 +235,9 @@ RawSpan ReadSpan(pbf_reader message, int32_t depth) {
   return span;
 }
 
-RawResource ReadResource(pbf_reader message, int32_t depth) {
+RawResource ReadResource(pbf_reader message, const Bounds& bounds) {
   RawResource out;
-  while (message.next(1, kBytes)) out.attributes.push_back(ReadKeyValue(message.get_message(), depth));
+  while (message.next(1, kBytes)) ReadAttribute(message.get_message(), bounds, &out.attributes);
   return out;
 }
 
@@ -244,18 +263,19 @@ std::string RejectedMessage(int64_t rejected) {
 
 base::Result<Decoded> Decoder::Protobuf(std::string_view body) {
   Decoded decoded;
-  int32_t depth = limits_.value_depth;
+  const Bounds bounds{limits_, loss_};
   try {
     pbf_reader request(body.data(), body.size());
     while (request.next(1, kBytes)) {
       pbf_reader group = request.get_message();
       // The resource comes first on every wire seen, but nothing promises it: look for it before the spans.
       RawResource resource;
-      for (pbf_reader look = group; look.next(1, kBytes);) resource = ReadResource(look.get_message(), depth);
+      for (pbf_reader look = group; look.next(1, kBytes);) resource = ReadResource(look.get_message(), bounds);
       while (group.next(2, kBytes)) {
         pbf_reader scope = group.get_message();
         while (scope.next(2, kBytes)) {
-          Accept(resource, ReadSpan(scope.get_message(), depth), &normaliser_, loss_, &decoded);
+          Accept(resource, ReadSpan(scope.get_message(), bounds), &normaliser_, loss_, &decoded);
+          if (decoded.bytes > limits_.decoded_bytes) return TooManySpans(limits_);
         }
       }
     }

@@ -67,8 +67,9 @@ const Table<base::ClockPair>& ClockPairTable() {
 const Table<model::Span>& SpanTable() {
   static const auto table = [] {
     Table<model::Span> t("span",
-                         "Application spans as they arrived. A span that was sent again stands here again: the last "
-                         "row of (trace_id, span_id, uuid) counts (view span_newest).",
+                         "Application spans as they arrived. A span that was sent again, or was open for longer than "
+                         "a moment and then ended, stands here again: rows are revisions, the last one of (trace_id, "
+                         "span_id, uuid) counts (view span_newest).",
                          {"start_unix_ns", "start_unix_ns", true});
     t.Host();
     t.ProcessStart([](const model::Span& span) { return span.pid; }, [](const model::Span&) { return INT64_MAX; });
@@ -85,10 +86,10 @@ const Table<model::Span>& SpanTable() {
              TAILSPAN_FIELD(otel_kind));
     t.Enum("type", "AI kind of the span, whatever dialect named it", TAILSPAN_FIELD(type), SpanTypeEnum());
     t.Enum("status", "how it ended", TAILSPAN_FIELD(status), SpanStatusEnum());
-    t.Number("complete", "false: it started and its end never came", TAILSPAN_FIELD(complete));
+    t.Number("complete", "false: it started and its end has not come", TAILSPAN_FIELD(complete));
     t.Number("time_suspect", "true: its times are impossible; left out of statistics", TAILSPAN_FIELD(time_suspect));
     t.Number("start_unix_ns", "start, Unix time in ns", TAILSPAN_FIELD(start_unix_ns));
-    t.Number("end_unix_ns", "end, Unix time in ns", TAILSPAN_FIELD(end_unix_ns));
+    t.Optional("end_unix_ns", "end, Unix time in ns; NULL: it has not come", TAILSPAN_FIELD(end_unix_ns), 0);
     t.Optional("pid", "process that made it; NULL unknown", TAILSPAN_FIELD(pid), 0);
     t.Optional("thread_id", "its thread.id attribute; NULL unknown", TAILSPAN_FIELD(thread_id), 0);
     t.Optional("input_tokens", "tokens in; NULL unknown", TAILSPAN_FIELD(input_tokens), -1);

@@ -137,6 +137,9 @@ def differences(account: list[dict], spans: list[dict], loss: dict[str, int]) ->
     leaks = {key for span in spans for key, value in span["attributes"].items() if CONTENT.search(value)}
     if leaks:
         found["content stored"] = sorted(leaks)
+    unfinished = sum(not span["complete"] for span in newest(spans))
+    if unfinished:
+        found["unfinished"] = unfinished
     bad = {key: count for key, count in loss.items() if key not in ("span_repeated", "span_id_collision", "attribute_cut")}
     if bad:
         found["loss"] = bad

@@ -1,0 +1,228 @@
+#include "analyze/twin_spans.h"
+
+#include <gtest/gtest.h>
+
+#include "analyze/analyze.h"
+#include "analyze/recording_builder.h"
+
+namespace tailspan::analyze {
+namespace {
+
+using base::Loss;
+
+constexpr uint64_t kOtelTrace = 1;
+constexpr uint64_t kRunTrace = 100;
+
+class TwinSpansTest : public testing::Test {
+ protected:
+  // As an instrumentation of LangChain sends it.
+  void Otel(uint64_t id, uint64_t parent, const char* name, int64_t start_us, int64_t end_us,
+            uint64_t trace = kOtelTrace) {
+    r_.Span(id, parent, name, start_us, end_us, trace);
+    r_.batch.spans.back().source = "otlp";
+    r_.batch.spans.back().pid = RecordingBuilder::kPid;
+  }
+  // As LangSmith sends it: its handler runs a little later at both ends.
+  void Run(uint64_t id, uint64_t parent, const char* name, int64_t start_us, int64_t end_us,
+           uint64_t trace = kRunTrace) {
+    r_.Span(id, parent, name, start_us + 150, end_us + 250, trace);
+    r_.batch.spans.back().source = "langsmith";
+    r_.batch.spans.back().uuid = {trace, id};
+    r_.batch.spans.back().pid = RecordingBuilder::kPid;
+    r_.batch.spans.back().attributes = {{"langsmith.span.tags", "x"}};
+  }
+  std::vector<model::TraceLedger> Ledgers() { return BuildLedgers(r_.batch, {}, &loss_); }
+  MergedSpans Merge() { return MergeTwins(r_.batch, &loss_); }
+  const model::Span* Find(const MergedSpans& merged, uint64_t id) {
+    for (const model::Span& span : merged.spans) {
+      if (span.span_id == id) return &span;
+    }
+    return nullptr;
+  }
+
+  RecordingBuilder r_;
+  base::LossCounters loss_;
+};
+
+TEST_F(TwinSpansTest, OneTracerIsLeftAlone) {
+  Otel(1, 0, "ask", 0, 50'000);
+  Otel(2, 1, "ask", 100, 49'000);
+  EXPECT_FALSE(Merge().changed);
+  EXPECT_EQ(loss_.NonZero().size(), 0u);
+}
+
+TEST_F(TwinSpansTest, ARequestOfBothTracersIsOne) {
+  Otel(1, 0, "POST /ask", 0, 60'000);  // the server's span: LangSmith has none
+  Otel(2, 1, "ask", 1'000, 59'000);
+  Otel(3, 2, "ChatModel", 10'000, 50'000);
+  Run(12, 0, "ask", 1'000, 59'000);
+  Run(13, 12, "ChatModel", 10'000, 50'000);
+  Run(14, 12, "traceable", 52'000, 56'000);  // LangSmith alone
+  r_.batch.spans[4].input_tokens = 7;
+  auto merged = Merge();
+  ASSERT_EQ(merged.spans.size(), 4u);
+  EXPECT_EQ(merged.stands_for.at(12), 2u);
+  EXPECT_EQ(merged.stands_for.at(13), 3u);
+  EXPECT_EQ(Find(merged, 3)->input_tokens, 7);
+  EXPECT_EQ(Find(merged, 3)->attributes.size(), 1u);
+  EXPECT_EQ(Find(merged, 14)->parent_id, 2u);
+  EXPECT_EQ(Find(merged, 14)->trace_id, Find(merged, 1)->trace_id);
+  EXPECT_EQ(loss_.Get(Loss::kSpanTwin), 2u);
+  auto ledgers = Ledgers();
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(ledgers[0].operation, "POST /ask");
+}
+
+TEST_F(TwinSpansTest, WhatThreadsPublishedOfARunCountsForTheSpanThatStays) {
+  Otel(1, 0, "ask", 0, 50'000);
+  Otel(2, 1, "lookup", 10'000, 40'000);
+  Run(11, 0, "ask", 0, 50'000);
+  Run(12, 11, "lookup", 10'000, 40'000);
+  r_.Change(200, 11, 0, 0).Change(10'200, 12, 11, 0).Change(40'100, 11, 12, 0).Change(50'200, 0, 11, 0);
+  r_.Cpu(RecordingBuilder::kPid, 0, 51'000);
+  auto ledgers = Ledgers();
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+  int64_t lookup_on_cpu_ns = 0;
+  for (const auto& piece : ledgers[0].pieces) {
+    if (piece.span_id == 2 && piece.cause == model::Cause::kOnCpu) lookup_on_cpu_ns += piece.end_ns - piece.start_ns;
+  }
+  EXPECT_EQ(lookup_on_cpu_ns, 29'900'000);
+}
+
+TEST_F(TwinSpansTest, FiftyRequestsAtOnceAreToldApart) {
+  for (uint64_t i = 0; i < 50; ++i) {
+    auto start_us = static_cast<int64_t>(i * 3'000),
+         end_us = start_us + 200'000 + static_cast<int64_t>(i * 7'919 % 50'000);
+    Otel(1 + i, 0, "ask", start_us, end_us, 1 + i);
+    Run(1001 + i, 0, "ask", start_us, end_us, 1001 + i);
+  }
+  auto merged = Merge();
+  EXPECT_EQ(merged.spans.size(), 50u);
+  for (uint64_t i = 0; i < 50; ++i) EXPECT_EQ(merged.stands_for.at(1001 + i), 1 + i);
+  EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 0u);
+}
+
+TEST_F(TwinSpansTest, ALoopsRoundsAndNestedNamesPairInOrder) {
+  Otel(1, 0, "agent", 0, 100'000);
+  Run(11, 0, "agent", 0, 100'000);
+  for (uint64_t i = 0; i < 4; ++i) {
+    auto start_us = static_cast<int64_t>(1'000 + i * 20'000);
+    Otel(2 + 2 * i, 1, "step", start_us, start_us + 15'000);
+    Otel(3 + 2 * i, 2 + 2 * i, "step", start_us + 100, start_us + 14'900);  // a step in a step, nearly as long
+    Run(12 + 2 * i, 11, "step", start_us, start_us + 15'000);
+    Run(13 + 2 * i, 12 + 2 * i, "step", start_us + 100, start_us + 14'900);
+  }
+  auto merged = Merge();
+  for (uint64_t i = 1; i <= 9; ++i) EXPECT_EQ(merged.stands_for.at(10 + i), i);
+}
+
+TEST_F(TwinSpansTest, RequestsThatCannotBeToldApartAreCountedOnce) {
+  // Two equal requests at the same time: which run is whose is not known.
+  Otel(1, 0, "ask", 0, 50'000, 1);
+  Otel(2, 0, "ask", 100, 50'100, 2);
+  Run(11, 0, "ask", 0, 50'000, 101);
+  Run(12, 0, "ask", 100, 50'100, 102);
+  Run(13, 12, "inner", 1'000, 2'000, 102);
+  EXPECT_EQ(Ledgers().size(), 2u);
+  EXPECT_EQ(loss_.Get(Loss::kSpanTwin), 0u);
+  EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 2u);
+}
+
+TEST_F(TwinSpansTest, WithinARequestEqualStepsAtOnceArePaired) {
+  Otel(1, 0, "ask", 0, 50'000);
+  Run(11, 0, "ask", 0, 50'000);
+  for (uint64_t i = 0; i < 5; ++i) {  // gather
+    auto start_us = static_cast<int64_t>(1'000 + i * 100);
+    Otel(2 + i, 1, "step", start_us, start_us + 20'000);
+    Run(12 + i, 11, "step", start_us, start_us + 20'000);
+  }
+  EXPECT_EQ(Merge().spans.size(), 6u);
+}
+
+TEST_F(TwinSpansTest, StepsOfManyRequestsAreFoundByTheirRequest) {
+  // The steps alone could be anyone's: 16 requests whose steps begin and end together.
+  for (uint64_t i = 0; i < 16; ++i) {
+    auto at = static_cast<int64_t>(i) * 4'000;
+    Otel(1 + 2 * i, 0, "ask", at, 200'000 + at, 1 + i);
+    Otel(2 + 2 * i, 1 + 2 * i, "step", 100'000 + static_cast<int64_t>(i) * 50, 120'000, 1 + i);
+    Run(101 + 2 * i, 0, "ask", at, 200'000 + at, 101 + i);
+    Run(102 + 2 * i, 101 + 2 * i, "step", 100'000 + static_cast<int64_t>(i) * 50, 120'000, 101 + i);
+  }
+  auto merged = Merge();
+  ASSERT_EQ(merged.spans.size(), 32u);
+  for (uint64_t i = 0; i < 16; ++i) EXPECT_EQ(merged.stands_for.at(102 + 2 * i), 2 + 2 * i);
+}
+
+TEST_F(TwinSpansTest, OpenLlmetrysNamesAreKnown) {
+  Otel(1, 0, "ask.workflow", 0, 50'000);
+  Otel(2, 1, "lookup.tool", 10'000, 40'000);
+  Run(11, 0, "ask", 0, 50'000);
+  Run(12, 11, "lookup", 10'000, 40'000);
+  EXPECT_EQ(Merge().stands_for.size(), 2u);
+}
+
+TEST_F(TwinSpansTest, OtherProcessesKindsAndTimesAreNoTwins) {
+  Otel(1, 0, "ask", 0, 50'000, 1);
+  Run(11, 0, "ask", 0, 50'000, 101);
+  r_.batch.spans.back().pid = 7;
+  Otel(2, 0, "embed", 0, 50'000, 2);
+  Run(12, 0, "embed", 0, 50'000, 102);
+  r_.batch.spans[2].type = model::SpanType::kLlm;
+  r_.batch.spans[3].type = model::SpanType::kEmbedding;
+  Otel(3, 0, "late", 0, 50'000, 3);
+  Run(13, 0, "late", 60'000, 110'000, 103);
+  EXPECT_EQ(Ledgers().size(), 6u);
+  EXPECT_EQ(loss_.Get(Loss::kSpanTwin), 0u);
+  EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 0u);
+}
+
+TEST_F(TwinSpansTest, ALevelThatOnlyLangsmithKnowsStandsInBetween) {
+  Otel(1, 0, "POST /ask", 0, 60'000);
+  Otel(2, 1, "chain", 5'000, 50'000);
+  Run(11, 0, "traceable", 1'000, 55'000);
+  Run(12, 11, "chain", 5'000, 50'000);
+  auto merged = Merge();
+  ASSERT_EQ(merged.spans.size(), 3u);
+  EXPECT_EQ(Find(merged, 11)->parent_id, 1u);
+  EXPECT_EQ(Find(merged, 2)->parent_id, 11u);
+  EXPECT_EQ(Ledgers().size(), 1u);
+}
+
+TEST_F(TwinSpansTest, ARootIsHungUnderTheSpanItWasEnteredFrom) {
+  // No instrumentation of LangChain: the server's span by OTLP, the rest by LangSmith.
+  Otel(1, 0, "POST /ask", 0, 60'000, 1);
+  Otel(2, 0, "POST /ask", 0, 60'000, 2);
+  Run(11, 0, "chain", 5'000, 50'000, 101);
+  Run(12, 11, "model", 6'000, 40'000, 101);
+  r_.Change(100, 2, 0, 0).Change(5'100, 11, 2, 0);
+  auto ledgers = Ledgers();
+  ASSERT_EQ(ledgers.size(), 2u);
+  for (const auto& ledger : ledgers) EXPECT_EQ(ledger.operation, "POST /ask");
+  EXPECT_EQ(ledgers[1].paths.size(), 3u);
+  EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), 1u);
+}
+
+TEST_F(TwinSpansTest, TheOrderOfArrivalDoesNotMatter) {
+  Otel(1, 0, "ask", 0, 50'000);
+  Otel(2, 1, "lookup", 10'000, 40'000);
+  Run(11, 0, "ask", 0, 50'000);
+  Run(12, 11, "lookup", 10'000, 40'000);
+  std::reverse(r_.batch.spans.begin(), r_.batch.spans.end());
+  EXPECT_EQ(Merge().stands_for.size(), 2u);
+}
+
+TEST(UnfinishedSpans, AreCountedAndGivenNoEnd) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100, 1).Span(2, 1, "open", 10, 0, 1).Span(3, 0, "ask", 5, 0, 2).Span(4, 3, "done", 6, 9, 2);
+  r.batch.spans[1].complete = r.batch.spans[2].complete = false;
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(ledgers[0].duration_ns, 100'000);
+  EXPECT_EQ(loss.Get(Loss::kSpanIncomplete), 2u);
+  EXPECT_EQ(loss.Get(Loss::kTraceUnfinished), 1u);
+}
+
+}  // namespace
+}  // namespace tailspan::analyze

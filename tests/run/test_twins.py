@@ -1,0 +1,44 @@
+"""Real clients that send each run twice, by LangSmith's API and by OTLP: every request is counted once."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from test_run import TAILSPAN, explain, needs_root, query
+
+HERE = pathlib.Path(__file__).parent
+REQUESTS = 200
+
+
+def record(tmp_path: pathlib.Path, mode: str) -> pathlib.Path:
+    file = tmp_path / f"{mode}.duckdb"
+    environment = dict(os.environ, LANGSMITH_TRACING="true")
+    if mode == "hybrid":
+        environment["LANGSMITH_TRACING_MODE"] = "hybrid"
+    command = [TAILSPAN, "run", "--out", str(file), "--no-explain", "--", sys.executable, str(HERE / "twins_app.py"), mode,
+               str(REQUESTS)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert result.returncode == 0, result.stderr
+    return file
+
+
+@pytest.mark.parametrize("mode", ["openinference", "openllmetry", "hybrid", pytest.param("server", marks=needs_root)])
+def test_a_request_of_two_tracers_is_counted_once(tmp_path: pathlib.Path, mode: str) -> None:
+    file = record(tmp_path, mode)
+    # Both have come: the chain's run by LangSmith, and the server's span by OTLP.
+    assert query(file, "SELECT count(*) FROM span_newest WHERE source = 'langsmith' AND name = 'chain'") == str(REQUESTS)
+    assert query(file, "SELECT count(*) FROM span_newest WHERE source = 'otlp' AND name = 'POST /ask'") == str(REQUESTS)
+    answer = explain(file)
+    loss = answer["loss"]
+    print(mode, answer["operations"], loss)
+    counted = {line["operation"]: line["requests"] for line in answer["operations"]}
+    # What stays ambiguous is counted by OTLP, and told.
+    assert counted == {"POST /ask": REQUESTS}
+    if mode != "server":
+        assert loss["span_twin"] > 0.9 * 8 * REQUESTS, "chain, twice three steps, lookup: 8 a request"
+        assert loss.get("trace_twin_ambiguous", 0) < 0.02 * REQUESTS
+    assert answer["unfinished"] == 0
