@@ -111,6 +111,12 @@ static PyObject* ItemInit(PyObject* self, PyObject* args, PyObject* kwargs) {
  * current there. */
 static void TakeCellOfWork(Job* job, PyObject* item) {
   PyObject* function = PyObject_GetAttrString(item, "fn");
+  if (!function) { /* from 3.14 on: (function, arguments, keywords) */
+    PyErr_Clear();
+    PyObject* task = PyObject_GetAttrString(item, "task");
+    if (task && PyTuple_Check(task) && PyTuple_GET_SIZE(task) == 3) function = Py_NewRef(PyTuple_GET_ITEM(task, 0));
+    Py_XDECREF(task);
+  }
   PyObject* inner = function && !PyCFunction_Check(function) ? PyObject_GetAttrString(function, "func") : NULL;
   PyErr_Clear();
   PyObject* run = inner ? inner : function;
@@ -189,7 +195,14 @@ static PyType_Slot job_slots[] = {{Py_tp_dealloc, JobDealloc},
                                   {0, NULL}};
 static PyType_Spec job_spec = {"tailspan._context.Job", sizeof(Job), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, job_slots};
+static PyObject* SkipSite(PyObject* module, PyObject* function) {
+  (void)module;
+  if (CallSiteSkip(function)) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"skip_site", SkipSite, METH_O, "A function that only passes work on: who made it ready is its caller."},
     {"submit", Submit, METH_NOARGS, "A Job for the running context's span, submitted now."},
     {"begin", Begin, METH_O, "This thread begins the job: its span becomes current here."},
     {"end", End, METH_O, "This thread ends the job; what was current before is again."},
