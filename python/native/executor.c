@@ -13,6 +13,7 @@ typedef struct Job {
 static PyTypeObject* job_type;
 static PyObject* job_name;
 static PyObject *stock_item_init, *stock_item_run;
+static _Thread_local uint64_t ended_step; /* the thread's last job, while it stands for what the thread does after it */
 
 static int SetVar(PyObject* value) {
   PyObject* token = PyContextVar_Set(current_var, value ? value : Py_None);
@@ -60,6 +61,7 @@ static PyObject* Begin(PyObject* module, PyObject* object) {
     return NULL;
   }
   Py_XSETREF(job->before, before);
+  if (state->step == ended_step) state->step = state->plain_step;
   SaveOuter(state, &job->outer);
   job->start_ns = tailspan_now_ns();
   PublishQuiet(state, live, job->start_ns);
@@ -75,10 +77,7 @@ static PyObject* Begin(PyObject* module, PyObject* object) {
   Py_RETURN_NONE;
 }
 
-static PyObject* End(PyObject* module, PyObject* object) {
-  (void)module;
-  Job* job = CheckJob(object, 1);
-  if (!job) return NULL;
+static int EndJob(Job* job) {
   struct TailspanThreadState* state = tailspan_state();
   job->running = 0;
   int bad = SetVar(job->before);
@@ -86,6 +85,18 @@ static PyObject* End(PyObject* module, PyObject* object) {
   uint64_t end_ns = tailspan_now_ns();
   RestoreOuter(state, &job->outer, end_ns);
   EmitStep(state, &job->origin, job->step, job->span, job->start_ns, end_ns, &job->outer);
+  return bad;
+}
+
+/* For pools that report the result when the work has returned already (anyio): until the thread begins another job, the
+ * job is who makes others ready. */
+static PyObject* End(PyObject* module, PyObject* object) {
+  (void)module;
+  Job* job = CheckJob(object, 1);
+  if (!job) return NULL;
+  int bad = EndJob(job);
+  struct TailspanThreadState* state = tailspan_state();
+  if (job->outer.forks == tailspan_forks && state->step == state->plain_step) state->step = ended_step = job->step;
   if (bad) return NULL;
   Py_RETURN_NONE;
 }
@@ -147,9 +158,8 @@ static PyObject* ItemRun(PyObject* self, PyObject* const* args, Py_ssize_t count
   PyObject* result = PyObject_Vectorcall(stock_item_run, stack, (size_t)count + 1, NULL);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyObject* ended = End(NULL, job);
-  Py_XDECREF(ended);
-  if (!ended && result) {
+  int bad = EndJob((Job*)job);
+  if (bad && result) {
     Py_CLEAR(result);
   } else if (!result) {
     PyErr_Restore(type, value, traceback);

@@ -279,6 +279,7 @@ print(state["on"], state["errors"], state["reason"])
 """
 
 
+@pytest.mark.skipif(not table_e.HAS_LANGCHAIN, reason="no LangChain for this Python")
 def test_our_errors_never_reach_the_application(tmp_path: Path) -> None:
     told = right(injection.run(ERRORS, injection.environment(tmp_path)))
     assert told == "False 20 off after 20 errors: RuntimeError: ours\n"
