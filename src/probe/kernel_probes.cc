@@ -303,6 +303,7 @@ Status KernelProbes::SetProcessLayout(int32_t pid, const ProcessLayout& layout) 
   if (layout.gil_holder_address) {
     merged.gil_holder_address = layout.gil_holder_address;
     merged.gil_holder_tid_offset = layout.gil_holder_tid_offset;
+    merged.gil_holder_by_pthread = layout.gil_holder_by_pthread;
   }
   return state_->SetLayout(pid, merged);
 }
@@ -317,6 +318,7 @@ Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) 
   if (layout.has_context) wire.flags |= kWireHasContext;
   if (layout.gil_high) wire.flags |= kWireHasGil;
   if (layout.gil_holder_address) wire.flags |= kWireHasHolder;
+  if (layout.gil_holder_by_pthread) wire.flags |= kWireHolderByPthread;
   const uint32_t key = static_cast<uint32_t>(pid);
   if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0)
     return base::OsError(errno, fmt::format("no room for the layout of process {}", pid));
@@ -429,6 +431,7 @@ bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t 
       layout.gil_high = runtime->high;
       layout.gil_holder_address = runtime->holder_address;
       layout.gil_holder_tid_offset = runtime->holder_tid_offset;
+      layout.gil_holder_by_pthread = runtime->holder_by_pthread;
     }
   }
   if (!layout.has_context) {

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "probe/bpf/wire.h"
+
 namespace tailspan::probe {
 namespace {
 
@@ -95,6 +97,7 @@ std::string VersionIn(std::string_view path) {
 // Where the main interpreter keeps its GIL. Before 3.12 inside _PyRuntime; then in the interpreter's state, whose place
 // moves with each patch release: 3.12 is read by way of two pointers near the start, and from 3.13 on _PyRuntime begins
 // with a table of offsets for readers from outside (_Py_DebugOffsets).
+constexpr uint64_t kGil310 = 0x160, kPthread310 = 0xB0;
 constexpr uint64_t kGil311 = 0x168, kTid311 = 0xA0;
 constexpr uint64_t kMainInterpreter312 = 0x30, kGilOfInterpreter312 = 0x180, kTid312 = 0x90;
 constexpr char kOffsetsCookie[] = "xdebugpy";
@@ -120,6 +123,7 @@ bool ReadMemory(int32_t pid, uint64_t address, T* value, size_t count = 1) {
 
 struct Gil {
   uint64_t address = 0, tid_offset = 0;
+  bool by_pthread = false;
 };
 
 // Nothing while the interpreter is not made yet.
@@ -152,14 +156,22 @@ std::optional<Gil> GilByOffsets(int32_t pid, uint64_t low, const OffsetsLayout& 
 // The holder is believed if it is a thread of this process.
 bool NamesAThread(int32_t pid, const Gil& gil) {
   uint64_t holder = 0, tid = 0;
-  return ReadMemory(pid, gil.address + kHolderInGil, &holder) && holder != 0 &&
-         ReadMemory(pid, holder + gil.tid_offset, &tid) && tid != 0 &&
-         access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0;
+  if (!ReadMemory(pid, gil.address + kHolderInGil, &holder) || holder == 0 ||
+      !ReadMemory(pid, holder + gil.tid_offset, &tid))
+    return false;
+  if (gil.by_pthread) {
+    uint32_t number = 0;
+    if (!ReadMemory(pid, tid + kWireTidInPthread, &number)) return false;
+    tid = number;
+  }
+  return tid != 0 && access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0;
 }
 
 void FindHolder(int32_t pid, PythonRuntime* runtime) {
   std::optional<Gil> gil;
-  if (runtime->version == "3.11") {
+  if (runtime->version == "3.10") {
+    gil = Gil{runtime->low + kGil310, kPthread310, true};
+  } else if (runtime->version == "3.11") {
     gil = Gil{runtime->low + kGil311, kTid311};
   } else if (runtime->version == "3.12") {
     gil = GilOf312(pid, runtime->low);
@@ -168,7 +180,7 @@ void FindHolder(int32_t pid, PythonRuntime* runtime) {
     for (const OffsetsLayout& layout : kOffsetsLayouts) {
       if (runtime->version == layout.version) known = &layout;
     }
-    if (!known) return;  // 3.10 does not keep the kernel's number of a thread
+    if (!known) return;
     gil = GilByOffsets(pid, runtime->low, *known);
   }
   const bool is_inside = gil && gil->address >= runtime->low && gil->address < runtime->high;
@@ -178,6 +190,7 @@ void FindHolder(int32_t pid, PythonRuntime* runtime) {
   }
   runtime->holder_address = gil->address + kHolderInGil;
   runtime->holder_tid_offset = static_cast<uint32_t>(gil->tid_offset);
+  runtime->holder_by_pthread = gil->by_pthread;
 }
 
 PythonRuntime RuntimeOf(int32_t pid, const DynamicSymbol& symbol, uint64_t bias, std::string version) {

@@ -16,6 +16,7 @@ struct PythonRuntime {
   std::string version;          // "3.11", from the file's name; empty if the name does not say
   uint64_t holder_address = 0;  // of the main interpreter's gil.last_holder; 0 while or where it is not known
   uint32_t holder_tid_offset = 0;
+  bool holder_by_pthread = false;  // a pthread_t stands there, not the kernel's number: 3.10
   bool is_starting = false;  // the interpreter has not made its first thread's state yet: look again for the holder
 };
 
