@@ -26,6 +26,8 @@ def run(command: list[str]) -> None:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        sys.exit("free-threaded builds of Python are not supported")
     out = pathlib.Path(sys.argv[1]).resolve()
     out.mkdir(parents=True, exist_ok=True)
     compiler = os.environ.get("CC", "cc")

@@ -5,9 +5,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 && !defined(Py_GIL_DISABLED)
 #  define Py_BUILD_CORE
-#  include <internal/pycore_frame.h>
+#  if PY_VERSION_HEX >= 0x030E0000
+#    include <internal/pycore_interpframe_structs.h>
+#    include <internal/pycore_stackref.h>
+#  else
+#    include <internal/pycore_frame.h>
+#  endif
 #  undef Py_BUILD_CORE
 #elif PY_VERSION_HEX < 0x030B0000
 #  include <frameobject.h>
@@ -33,11 +38,17 @@ static Frame* TopFrame(void) { return PyThreadState_Get()->cframe->current_frame
 static PyObject* Executable(Frame* frame) { return (PyObject*)frame->f_code; }
 #  else
 static Frame* TopFrame(void) { return PyThreadState_Get()->current_frame; }
+#    if PY_VERSION_HEX < 0x030E0000
 static PyObject* Executable(Frame* frame) { return frame->f_executable; }
+#    else
+static PyObject* Executable(Frame* frame) { return PyStackRef_AsPyObjectBorrow(frame->f_executable); }
+#    endif
 #  endif
 /* From 3.12 on there are frames for entries from C, which are no function's. */
 static PyCodeObject* FrameCode(Frame* frame) {
-#  if PY_VERSION_HEX >= 0x030C0000
+#  if PY_VERSION_HEX >= 0x030E0000
+  if (frame->owner >= FRAME_OWNED_BY_INTERPRETER) return NULL;
+#  elif PY_VERSION_HEX >= 0x030C0000
   if (frame->owner == FRAME_OWNED_BY_CSTACK) return NULL;
 #  endif
   PyObject* code = Executable(frame);

@@ -13,6 +13,7 @@ typedef struct Job {
 static PyTypeObject* job_type;
 static PyObject* job_name;
 static PyObject *stock_item_init, *stock_item_run;
+static _Thread_local uint64_t ended_step; /* the thread's last job, while it stands for what the thread does after it */
 
 static int SetVar(PyObject* value) {
   PyObject* token = PyContextVar_Set(current_var, value ? value : Py_None);
@@ -60,6 +61,7 @@ static PyObject* Begin(PyObject* module, PyObject* object) {
     return NULL;
   }
   Py_XSETREF(job->before, before);
+  if (state->step == ended_step) state->step = state->plain_step;
   SaveOuter(state, &job->outer);
   job->start_ns = tailspan_now_ns();
   PublishQuiet(state, live, job->start_ns);
@@ -75,10 +77,7 @@ static PyObject* Begin(PyObject* module, PyObject* object) {
   Py_RETURN_NONE;
 }
 
-static PyObject* End(PyObject* module, PyObject* object) {
-  (void)module;
-  Job* job = CheckJob(object, 1);
-  if (!job) return NULL;
+static int EndJob(Job* job) {
   struct TailspanThreadState* state = tailspan_state();
   job->running = 0;
   int bad = SetVar(job->before);
@@ -86,6 +85,18 @@ static PyObject* End(PyObject* module, PyObject* object) {
   uint64_t end_ns = tailspan_now_ns();
   RestoreOuter(state, &job->outer, end_ns);
   EmitStep(state, &job->origin, job->step, job->span, job->start_ns, end_ns, &job->outer);
+  return bad;
+}
+
+/* For pools that report the result when the work has returned already (anyio): until the thread begins another job, the
+ * job is who makes others ready. */
+static PyObject* End(PyObject* module, PyObject* object) {
+  (void)module;
+  Job* job = CheckJob(object, 1);
+  if (!job) return NULL;
+  int bad = EndJob(job);
+  struct TailspanThreadState* state = tailspan_state();
+  if (job->outer.forks == tailspan_forks && state->step == state->plain_step) state->step = ended_step = job->step;
   if (bad) return NULL;
   Py_RETURN_NONE;
 }
@@ -111,6 +122,12 @@ static PyObject* ItemInit(PyObject* self, PyObject* args, PyObject* kwargs) {
  * current there. */
 static void TakeCellOfWork(Job* job, PyObject* item) {
   PyObject* function = PyObject_GetAttrString(item, "fn");
+  if (!function) { /* from 3.14 on: (function, arguments, keywords) */
+    PyErr_Clear();
+    PyObject* task = PyObject_GetAttrString(item, "task");
+    if (task && PyTuple_Check(task) && PyTuple_GET_SIZE(task) == 3) function = Py_NewRef(PyTuple_GET_ITEM(task, 0));
+    Py_XDECREF(task);
+  }
   PyObject* inner = function && !PyCFunction_Check(function) ? PyObject_GetAttrString(function, "func") : NULL;
   PyErr_Clear();
   PyObject* run = inner ? inner : function;
@@ -141,9 +158,8 @@ static PyObject* ItemRun(PyObject* self, PyObject* const* args, Py_ssize_t count
   PyObject* result = PyObject_Vectorcall(stock_item_run, stack, (size_t)count + 1, NULL);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyObject* ended = End(NULL, job);
-  Py_XDECREF(ended);
-  if (!ended && result) {
+  int bad = EndJob((Job*)job);
+  if (bad && result) {
     Py_CLEAR(result);
   } else if (!result) {
     PyErr_Restore(type, value, traceback);
@@ -189,7 +205,14 @@ static PyType_Slot job_slots[] = {{Py_tp_dealloc, JobDealloc},
                                   {0, NULL}};
 static PyType_Spec job_spec = {"tailspan._context.Job", sizeof(Job), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, job_slots};
+static PyObject* SkipSite(PyObject* module, PyObject* function) {
+  (void)module;
+  if (CallSiteSkip(function)) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"skip_site", SkipSite, METH_O, "A function that only passes work on: who made it ready is its caller."},
     {"submit", Submit, METH_NOARGS, "A Job for the running context's span, submitted now."},
     {"begin", Begin, METH_O, "This thread begins the job: its span becomes current here."},
     {"end", End, METH_O, "This thread ends the job; what was current before is again."},

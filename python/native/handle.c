@@ -1,4 +1,4 @@
-/* Handle and TimerHandle: subclasses of asyncio's own, in C, that record each run.
+/* Handle, TimerHandle and (3.14) _ThreadSafeHandle: subclasses of asyncio's own, in C, that record each run.
  *
  * The base classes are Python classes with __slots__; their members are reached by the offsets that their descriptors
  * name, so nothing here depends on a version's layout. A subclass appends an Origin. Making one in C costs less than
@@ -10,11 +10,14 @@
 
 PyTypeObject* handle_type;
 PyTypeObject* timer_type;
+PyTypeObject* thread_safe_type;
 
-static Py_ssize_t handle_origin_at, timer_origin_at;
-static struct { Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled; } at;
-static PyObject *stock_handle_init, *stock_timer_init, *stock_run;
-static PyObject *debug_name, *get_debug_name;
+static Py_ssize_t handle_origin_at, timer_origin_at, thread_safe_origin_at;
+static struct {
+  Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled, lock;
+} at;
+static PyObject *stock_handle_init, *stock_timer_init, *stock_thread_safe_init, *stock_run, *make_lock;
+static PyObject *debug_name, *get_debug_name, *acquire_name, *release_name;
 
 static PyObject** Member(PyObject* object, Py_ssize_t offset) { return (PyObject**)((char*)object + offset); }
 
@@ -23,11 +26,16 @@ static void SetMember(PyObject* object, Py_ssize_t offset, PyObject* value) {
   Py_XSETREF(*Member(object, offset), value);
 }
 
+static int IsThreadSafe(PyObject* handle) {
+  return thread_safe_type && PyType_IsSubtype(Py_TYPE(handle), thread_safe_type);
+}
+
 Origin* HandleOrigin(PyObject* handle) {
   PyTypeObject* type = Py_TYPE(handle);
   if (type == handle_type) return (Origin*)((char*)handle + handle_origin_at);
   if (type == timer_type) return (Origin*)((char*)handle + timer_origin_at);
   if (timer_type && PyType_IsSubtype(type, timer_type)) return (Origin*)((char*)handle + timer_origin_at);
+  if (IsThreadSafe(handle)) return (Origin*)((char*)handle + thread_safe_origin_at);
   if (handle_type && PyType_IsSubtype(type, handle_type)) return (Origin*)((char*)handle + handle_origin_at);
   return NULL;
 }
@@ -73,7 +81,8 @@ static int StockInit(PyObject* self, PyObject* when, PyObject* callback, PyObjec
   PyObject* stack[6] = {self, when, callback, args, loop, context ? context : Py_None};
   if (!when) {
     stack[1] = self;
-    PyObject* done = PyObject_Vectorcall(stock_handle_init, stack + 1, 5, NULL);
+    PyObject* init = IsThreadSafe(self) ? stock_thread_safe_init : stock_handle_init;
+    PyObject* done = PyObject_Vectorcall(init, stack + 1, 5, NULL);
     Py_XDECREF(done);
     return done ? 0 : -1;
   }
@@ -97,6 +106,11 @@ static int Fill(PyObject* self, PyObject* when, PyObject* callback, PyObject* ar
     SetMember(self, at.cancelled, Py_False);
     SetMember(self, at.repr, Py_None);
     SetMember(self, at.source_traceback, Py_None);
+    if (IsThreadSafe(self)) {
+      PyObject* lock = PyObject_CallNoArgs(make_lock);
+      if (!lock) return -1;
+      Py_XSETREF(*Member(self, at.lock), lock);
+    }
     if (when) {
       SetMember(self, at.when, when);
       SetMember(self, at.scheduled, Py_False);
@@ -264,9 +278,36 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   return result;
 }
 
+/* The stock _run of 3.14: another thread may cancel the handle until it runs, and waits while it does. */
+static PyObject* ThreadSafeRun(PyObject* self, PyObject* unused) {
+  PyObject* lock = *Member(self, at.lock);
+  if (!lock) return PyErr_SetString(PyExc_AttributeError, "_lock"), NULL;
+  Py_INCREF(lock);
+  PyObject* locked = PyObject_CallMethodNoArgs(lock, acquire_name);
+  PyObject* result = NULL;
+  if (locked) {
+    result = *Member(self, at.cancelled) == Py_True ? Py_NewRef(Py_None) : HandleRun(self, unused);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject* unlocked = PyObject_CallMethodNoArgs(lock, release_name);
+    if (!unlocked) {
+      Py_CLEAR(result);
+      Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+    } else if (!result) {
+      PyErr_Restore(type, value, traceback);
+    }
+    Py_XDECREF(unlocked);
+  }
+  Py_XDECREF(locked);
+  Py_DECREF(lock);
+  return result;
+}
+
 static PyMethodDef handle_methods[] = {{"_run", HandleRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef thread_safe_methods[] = {{"_run", ThreadSafeRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyType_Slot handle_slots[] = {{Py_tp_init, HandleInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
 static PyType_Slot timer_slots[] = {{Py_tp_init, TimerInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
+static PyType_Slot thread_safe_slots[] = {{Py_tp_init, HandleInit}, {Py_tp_methods, thread_safe_methods}, {0, NULL}};
 
 /* The offset of a __slots__ member, or -1 with an exception. */
 static Py_ssize_t MemberOffset(PyObject* type, const char* name) {
@@ -299,13 +340,33 @@ static PyTypeObject* MakeType(const char* name, PyObject* base, Py_ssize_t origi
 }
 
 /* Our TimerHandle derives from the stock one, whose layout it extends, so it cannot derive from our Handle as well. It
- * stands in its order of resolution all the same, last, so that timers are handles to isinstance and issubclass. */
-static int MakeTimersHandles(PyObject* handle, PyObject* timer) {
-  PyObject* order = PyTuple_Pack(5, timer_type, timer, handle, handle_type, &PyBaseObject_Type);
+ * stands in its order of resolution all the same, last, so that timers are handles to isinstance and issubclass. The
+ * same for our _ThreadSafeHandle. */
+static int MakeItAHandle(PyTypeObject* type, PyObject* stock, PyObject* handle) {
+  PyObject* order = PyTuple_Pack(5, type, stock, handle, handle_type, &PyBaseObject_Type);
   if (!order) return -1;
-  Py_SETREF(timer_type->tp_mro, order);
-  PyType_Modified(timer_type);
+  Py_SETREF(type->tp_mro, order);
+  PyType_Modified(type);
   return 0;
+}
+
+static int ThreadSafeSetup(PyObject* events_module, PyObject* handle) {
+  PyObject* stock = PyObject_GetAttrString(events_module, "_ThreadSafeHandle");
+  if (!stock) return PyErr_Clear(), 0; /* before 3.14 */
+  PyObject* threading = PyImport_ImportModule("threading");
+  make_lock = threading ? PyObject_GetAttrString(threading, "RLock") : NULL;
+  acquire_name = PyUnicode_InternFromString("acquire");
+  release_name = PyUnicode_InternFromString("release");
+  stock_thread_safe_init = PyObject_GetAttrString(stock, "__init__");
+  thread_safe_origin_at = ((PyTypeObject*)stock)->tp_basicsize;
+  int bad = !make_lock || !acquire_name || !release_name || !stock_thread_safe_init ||
+            (at.lock = MemberOffset(stock, "_lock")) < 0 ||
+            !(thread_safe_type =
+                  MakeType("asyncio.events._ThreadSafeHandle", stock, thread_safe_origin_at, thread_safe_slots)) ||
+            MakeItAHandle(thread_safe_type, stock, handle);
+  Py_XDECREF(threading);
+  Py_DECREF(stock);
+  return bad ? -1 : 0;
 }
 
 int HandleSetup(PyObject* events_module) {
@@ -324,7 +385,7 @@ int HandleSetup(PyObject* events_module) {
     handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
     timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
     bad = !handle_type || !timer_type || !stock_run || !stock_handle_init || !stock_timer_init ||
-          MakeTimersHandles(handle, timer);
+          MakeItAHandle(timer_type, timer, handle) || ThreadSafeSetup(events_module, handle);
   }
   Py_XDECREF(handle);
   Py_XDECREF(timer);

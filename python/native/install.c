@@ -118,7 +118,8 @@ static int InstallHandles(PyObject* asyncio, PyObject* events) {
             Replace(events, "Handle", Py_NewRef((PyObject*)handle_type)) ||
             Replace(events, "TimerHandle", Py_NewRef((PyObject*)timer_type)) ||
             Replace(asyncio, "Handle", Py_NewRef((PyObject*)handle_type)) ||
-            Replace(asyncio, "TimerHandle", Py_NewRef((PyObject*)timer_type));
+            Replace(asyncio, "TimerHandle", Py_NewRef((PyObject*)timer_type)) ||
+            (thread_safe_type && Replace(events, "_ThreadSafeHandle", Py_NewRef((PyObject*)thread_safe_type)));
   Py_XDECREF(stock_timer);
   if (bad) {
     PyObject *type, *value, *traceback;
@@ -195,11 +196,10 @@ static void RemoveGc(void) {
 }
 
 /* Why the ring cannot have loop steps here; null when it can. */
-static const char* NoRingReason(PyObject* events) {
+static const char* NoRingReason(void) {
   const char* wanted = getenv("TAILSPAN_LOOP");
   if (wanted && !strcmp(wanted, "context")) return "off by TAILSPAN_LOOP=context";
   if (!TAILSPAN_KNOWN_PYTHON) return "this version of Python is not verified: only the context is published";
-  if (PyObject_HasAttrString(events, "_ThreadSafeHandle")) return "this asyncio has handles that are not verified";
   return tailspan_context_problem();
 }
 
@@ -215,7 +215,7 @@ static PyObject* InstallLoop(PyObject* module, PyObject* unused) {
   int bad =
       !answer || !asyncio || !events || !thread_module || !loop_type || SkipSites(asyncio, loop_type, thread_module);
   if (!bad) {
-    const char* reason = NoRingReason(events);
+    const char* reason = NoRingReason();
     int no_handles = reason != NULL;
     if (reason) {
       bad = Note(answer, "handles", PyUnicode_FromString(reason));

@@ -8,7 +8,7 @@
 #include "context/thread_state.h"
 
 /* Versions whose asyncio internals were checked by the tests. On others only the context works, not the ring. */
-#if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+#if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030F0000 && !defined(Py_GIL_DISABLED)
 #  define TAILSPAN_KNOWN_PYTHON 1
 #else
 #  define TAILSPAN_KNOWN_PYTHON 0
@@ -63,7 +63,8 @@ void EmitStep(struct TailspanThreadState* state, const Origin* origin, uint64_t 
 
 extern PyTypeObject* handle_type;
 extern PyTypeObject* timer_type;
-int HandleSetup(PyObject* events_module); /* makes the two types; 0 or -1 */
+extern PyTypeObject* thread_safe_type;    /* null before 3.14 */
+int HandleSetup(PyObject* events_module); /* makes the types; 0 or -1 */
 Origin* HandleOrigin(PyObject* handle);   /* null for a handle of another type */
 /* The address that a handle of asyncio's sock_connect waits for; borrowed, null for any other object. */
 PyObject* HandleConnectsTo(PyObject* handle);

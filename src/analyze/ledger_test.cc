@@ -130,6 +130,18 @@ TEST(Ledger, GatherFollowsTheLastToFinish) {
             "82-84 root event_loop event loop\n84-100 root on_cpu\n");
 }
 
+// A server may end its span when the answer is sent, inside a span that lies below it: the task is followed all the
+// same, though the root was current only in its first step.
+TEST(Ledger, RootThatEndsInsideItsChild) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 90).Span(2, 1, "handler", 5, 100);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10).Change(5, 2, 1, 1);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 2, 60, 60, 110).Change(100, 0, 2, 3);
+  r.Cpu(100, 0, 10).Cpu(100, 60, 110);
+  r.Wait(100, 10, 10, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r), "0-5 root on_cpu\n5-10 handler on_cpu\n10-60 handler sleep timer\n60-90 handler on_cpu\n");
+}
+
 // A background task that outlives the root is never on its path.
 TEST(Ledger, BackgroundTaskIsOffThePath) {
   RecordingBuilder r;

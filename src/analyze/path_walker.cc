@@ -98,6 +98,14 @@ std::vector<DraftPiece> PathWalker::Walk() {
   return std::move(pieces_);
 }
 
+// Whether two stretches are the same task's, or the same thread's outside steps.
+bool PathWalker::IsSameCarrier(const TraceStretch& left, const TraceStretch& right) const {
+  if (left.thread != right.thread) return false;
+  if (left.step < 0 || right.step < 0) return left.step == right.step;
+  uint64_t task = timeline_.step(left.step).record->task;
+  return left.step == right.step || (task != 0 && task == timeline_.step(right.step).record->task);
+}
+
 // The step or thread in which the root span was left, else the last that worked for the trace before the root's end.
 PathWalker::Cursor PathWalker::Start() const {
   int64_t end_ns = trace_.root().end_mono_ns;
@@ -113,6 +121,12 @@ PathWalker::Cursor PathWalker::Start() const {
   }
   Cursor at{end_ns, -1, -1, 0};
   if (!best) return at;
+  // A root that is ended before it is left (FastAPI ends it when the answer is sent) need not be current again at its
+  // end: what carried it goes on with a span below it.
+  for (const TraceStretch& stretch : index_.stretches[static_cast<size_t>(trace_index_)]) {
+    if (stretch.start_ns >= end_ns) break;
+    if (best_is_root && stretch.end_ns > best->end_ns && IsSameCarrier(*best, stretch)) best = &stretch;
+  }
   at.thread = best->thread;
   at.step = best->step;
   // The span's end is stamped a moment after it stopped being current; the step may even have ended.

@@ -84,6 +84,7 @@ class PathWalker {
   };
 
   // Where the walk begins.
+  bool IsSameCarrier(const TraceStretch& left, const TraceStretch& right) const;
   Cursor Start() const;
   // Moves: each returns where to go on.
   Cursor WalkRunning(Cursor at);

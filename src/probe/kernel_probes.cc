@@ -303,6 +303,7 @@ Status KernelProbes::SetProcessLayout(int32_t pid, const ProcessLayout& layout) 
   if (layout.gil_holder_address) {
     merged.gil_holder_address = layout.gil_holder_address;
     merged.gil_holder_tid_offset = layout.gil_holder_tid_offset;
+    merged.gil_holder_by_pthread = layout.gil_holder_by_pthread;
   }
   return state_->SetLayout(pid, merged);
 }
@@ -317,6 +318,7 @@ Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) 
   if (layout.has_context) wire.flags |= kWireHasContext;
   if (layout.gil_high) wire.flags |= kWireHasGil;
   if (layout.gil_holder_address) wire.flags |= kWireHasHolder;
+  if (layout.gil_holder_by_pthread) wire.flags |= kWireHolderByPthread;
   const uint32_t key = static_cast<uint32_t>(pid);
   if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0)
     return base::OsError(errno, fmt::format("no room for the layout of process {}", pid));
@@ -420,14 +422,16 @@ void KernelProbes::State::RefreshLayouts(int64_t now) {
 bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t now) {
   const auto known = layouts.find(pid);
   ProcessLayout layout = known == layouts.end() ? ProcessLayout{} : known->second;
-  bool is_new = false;
-  if (!layout.gil_high) {
+  bool is_new = false, is_starting = false;
+  if (!layout.gil_high || !layout.gil_holder_address) {
     if (const auto runtime = FindPythonRuntime(pid)) {
+      is_starting = runtime->is_starting;
+      is_new = !layout.gil_high || runtime->holder_address;
       layout.gil_low = runtime->low;
       layout.gil_high = runtime->high;
       layout.gil_holder_address = runtime->holder_address;
       layout.gil_holder_tid_offset = runtime->holder_tid_offset;
-      is_new = true;
+      layout.gil_holder_by_pthread = runtime->holder_by_pthread;
     }
   }
   if (!layout.has_context) {
@@ -440,8 +444,9 @@ bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t 
   if (is_new) {
     if (Status status = SetLayout(pid, layout); !status) return true;  // counted as a full map by Losses
   }
-  if (layout.gil_high && layout.has_context) return true;
-  return !layout.gil_high && !layout.has_context && now - since_mono_ns > kLayoutGiveUpNs;
+  const bool is_over = now - since_mono_ns > kLayoutGiveUpNs;
+  if (layout.gil_high && layout.has_context) return !is_starting || is_over;
+  return !layout.gil_high && !layout.has_context && is_over;
 }
 
 void KernelProbes::DrainOpenWindows(model::RecordBatch* batch) {

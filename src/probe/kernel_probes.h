@@ -36,6 +36,7 @@ struct ProcessLayout {
   uint64_t gil_low = 0, gil_high = 0;  // addresses of the interpreter's own locks, [low, high)
   uint64_t gil_holder_address = 0;     // of the interpreter's pointer to the thread that last held the GIL
   uint32_t gil_holder_tid_offset = 0;  // of the native thread id in that thread's state
+  bool gil_holder_by_pthread = false;  // it is the thread's pthread_t instead
 };
 
 // What the kernel side lost, with the nanoseconds of thread time that it may hide.

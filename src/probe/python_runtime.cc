@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -12,6 +13,8 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
+
+#include "probe/bpf/wire.h"
 
 namespace tailspan::probe {
 namespace {
@@ -91,24 +94,111 @@ std::string VersionIn(std::string_view path) {
   return version;
 }
 
-struct Holder {
-  const char* version;
-  uint64_t last_holder;  // offset of gil.last_holder in _PyRuntime
-  uint32_t native_tid;   // offset of native_thread_id in PyThreadState
-};
-// Only layouts that were checked against a running interpreter stand here; others report no holder.
-constexpr Holder kHolders[] = {{"3.11", 0x170, 0xA0}};
+// Where the main interpreter keeps its GIL. Before 3.12 inside _PyRuntime; then in the interpreter's state, whose place
+// moves with each patch release: 3.12 is read by way of two pointers near the start, and from 3.13 on _PyRuntime begins
+// with a table of offsets for readers from outside (_Py_DebugOffsets).
+constexpr uint64_t kGil310 = 0x160, kPthread310 = 0xB0;
+constexpr uint64_t kGil311 = 0x168, kTid311 = 0xA0;
+constexpr uint64_t kMainInterpreter312 = 0x30, kGilOfInterpreter312 = 0x180, kTid312 = 0x90;
+constexpr char kOffsetsCookie[] = "xdebugpy";
+constexpr size_t kCookieBytes = sizeof kOffsetsCookie - 1;
+constexpr uint64_t kHolderInGil = 8;  // behind `unsigned long interval`, and before `int locked`, in every version
+constexpr uint64_t kInterpretersMax = 1024;
 
-PythonRuntime RuntimeOf(const DynamicSymbol& symbol, uint64_t bias, std::string version) {
+// The table's numbers, counted in 8-byte words from the start of _PyRuntime.
+struct OffsetsLayout {
+  const char* version;
+  unsigned next, ceval_gil, own_gil, locked, holder, native_tid;
+};
+constexpr unsigned kWordFreeThreaded = 2, kWordInterpretersHead = 5;
+constexpr unsigned kWordsMax = 40;
+constexpr OffsetsLayout kOffsetsLayouts[] = {{"3.13", 8, 14, 15, 17, 18, 25}, {"3.14", 8, 15, 16, 18, 19, 28}};
+
+template <typename T>
+bool ReadMemory(int32_t pid, uint64_t address, T* value, size_t count = 1) {
+  iovec here{value, sizeof(T) * count};
+  iovec there{reinterpret_cast<void*>(address), sizeof(T) * count};
+  return process_vm_readv(pid, &here, 1, &there, 1, 0) == static_cast<ssize_t>(sizeof(T) * count);
+}
+
+struct Gil {
+  uint64_t address = 0, tid_offset = 0;
+  bool by_pthread = false;
+};
+
+// Nothing while the interpreter is not made yet.
+std::optional<Gil> GilOf312(int32_t pid, uint64_t low) {
+  uint64_t interpreter = 0, gil = 0;
+  if (!ReadMemory(pid, low + kMainInterpreter312, &interpreter) || interpreter == 0 ||
+      !ReadMemory(pid, interpreter + kGilOfInterpreter312, &gil) || gil == 0)
+    return std::nullopt;
+  return Gil{gil, kTid312};
+}
+
+std::optional<Gil> GilByOffsets(int32_t pid, uint64_t low, const OffsetsLayout& layout) {
+  uint64_t words[kWordsMax];
+  if (!ReadMemory(pid, low, words, kWordsMax) || std::memcmp(words, kOffsetsCookie, kCookieBytes) != 0 ||
+      words[kWordFreeThreaded] != 0 || words[layout.locked] != words[layout.holder] + 8 ||
+      words[layout.holder] != words[layout.own_gil] + kHolderInGil)
+    return std::nullopt;
+  uint64_t interpreter = 0, next = 0;  // the newest is first, the main one last
+  if (!ReadMemory(pid, low + words[kWordInterpretersHead], &interpreter) || interpreter == 0) return std::nullopt;
+  for (uint64_t i = 0; i < kInterpretersMax; ++i) {
+    if (!ReadMemory(pid, interpreter + words[layout.next], &next)) return std::nullopt;
+    if (next == 0) break;
+    interpreter = next;
+  }
+  uint64_t gil = 0;
+  if (!ReadMemory(pid, interpreter + words[layout.ceval_gil], &gil) || gil == 0) return std::nullopt;
+  return Gil{gil, words[layout.native_tid]};
+}
+
+// The holder is believed if it is a thread of this process.
+bool NamesAThread(int32_t pid, const Gil& gil) {
+  uint64_t holder = 0, tid = 0;
+  if (!ReadMemory(pid, gil.address + kHolderInGil, &holder) || holder == 0 ||
+      !ReadMemory(pid, holder + gil.tid_offset, &tid))
+    return false;
+  if (gil.by_pthread) {
+    uint32_t number = 0;
+    if (!ReadMemory(pid, tid + kWireTidInPthread, &number)) return false;
+    tid = number;
+  }
+  return tid != 0 && access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0;
+}
+
+void FindHolder(int32_t pid, PythonRuntime* runtime) {
+  std::optional<Gil> gil;
+  if (runtime->version == "3.10") {
+    gil = Gil{runtime->low + kGil310, kPthread310, true};
+  } else if (runtime->version == "3.11") {
+    gil = Gil{runtime->low + kGil311, kTid311};
+  } else if (runtime->version == "3.12") {
+    gil = GilOf312(pid, runtime->low);
+  } else {
+    const OffsetsLayout* known = nullptr;
+    for (const OffsetsLayout& layout : kOffsetsLayouts) {
+      if (runtime->version == layout.version) known = &layout;
+    }
+    if (!known) return;
+    gil = GilByOffsets(pid, runtime->low, *known);
+  }
+  const bool is_inside = gil && gil->address >= runtime->low && gil->address < runtime->high;
+  if (!is_inside || !NamesAThread(pid, *gil)) {
+    runtime->is_starting = true;
+    return;
+  }
+  runtime->holder_address = gil->address + kHolderInGil;
+  runtime->holder_tid_offset = static_cast<uint32_t>(gil->tid_offset);
+  runtime->holder_by_pthread = gil->by_pthread;
+}
+
+PythonRuntime RuntimeOf(int32_t pid, const DynamicSymbol& symbol, uint64_t bias, std::string version) {
   PythonRuntime runtime;
   runtime.low = symbol.value + bias;
   runtime.high = runtime.low + symbol.size;
-  for (const Holder& holder : kHolders) {
-    if (version != holder.version) continue;
-    runtime.holder_address = runtime.low + holder.last_holder;
-    runtime.holder_tid_offset = holder.native_tid;
-  }
   runtime.version = std::move(version);
+  FindHolder(pid, &runtime);
   return runtime;
 }
 
@@ -155,7 +245,7 @@ std::optional<PythonRuntime> FindPythonRuntime(int32_t pid) {
     // By way of the process's own root, so that containers work too.
     const auto symbol = FindDynamicSymbol(fmt::format("/proc/{}/root{}", pid, path), kRuntimeSymbol);
     if (!symbol || symbol->size == 0) continue;
-    return RuntimeOf(*symbol, symbol->is_relocatable ? start - symbol->first_load_address : 0, VersionIn(path));
+    return RuntimeOf(pid, *symbol, symbol->is_relocatable ? start - symbol->first_load_address : 0, VersionIn(path));
   }
   return std::nullopt;
 }

@@ -48,11 +48,13 @@ class GilHolder : public ::testing::TestWithParam<Case> {};
 TEST_P(GilHolder, AgreesWithTheExtensionsLog) {
   const probe::HostFacts facts = probe::ReadHostFacts();
   if (!facts.can_probe) GTEST_SKIP() << "no kernel probes here: " << facts.obstacle;
-  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  const char* named = std::getenv("TAILSPAN_TEST_PYTHON");
+  const std::string python = named ? named : "/usr/bin/python3";
+  if (access(python.c_str(), X_OK) != 0) GTEST_SKIP() << "no " << python;
   const Case& one = GetParam();
   const int count = std::getenv("TAILSPAN_LONG_TESTS") ? one.full : one.quick;
   const std::string out = "/tmp/tailspan_gil_" + std::to_string(getpid()) + ".txt";
-  auto recorded = RecordCommand({"/usr/bin/python3", std::string(PROBE_PROGRAMS) + "/gil_truth.py", GIL_TRUTH_LIBRARY,
+  auto recorded = RecordCommand({python, std::string(PROBE_PROGRAMS) + "/gil_truth.py", GIL_TRUTH_LIBRARY,
                                  std::to_string(one.hold_us), std::to_string(count), out},
                                 {});
   ASSERT_TRUE(recorded) << recorded.error().message;

@@ -156,12 +156,29 @@ _context_state: bool | None = None
 def _context_loads() -> bool:
     global _context_state
     if _context_state is None:
+        if not _in_main_interpreter():
+            _context_state = False  # quietly: the status is the process's, and the main interpreter's hooks are on
+            return False
         try:
             import tailspan._context  # noqa: F401
         except Exception as error:
             _context_state = False
-            _status.context_off(f"no tailspan._context for {sys.implementation.cache_tag}: {error}")
+            if "free-threading build" in sys.version:
+                _status.context_off("free-threaded builds of Python are not supported")
+            else:
+                _status.context_off(f"no tailspan._context for {sys.implementation.cache_tag}: {error}")
         else:
             _context_state = True
             _status.context_on()
     return _context_state
+
+
+def _in_main_interpreter() -> bool:
+    """The extension's state is the process's: in a second interpreter its types would meet another asyncio's."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # 3.13 and later, before
+        try:
+            interpreters = importlib.import_module(name)
+            return bool(interpreters.get_current() == interpreters.get_main())
+        except ImportError:
+            continue
+    return True

@@ -288,8 +288,13 @@ INLINE void ReadHolder(struct WireWaitFacts* facts, const struct WireLayout* lay
   // Between two holders the last one says nothing.
   if (!gil.last_holder || (u32)gil.locked != 1) return;
   u64 tid = 0;
-  if (!bpf_probe_read_user(&tid, sizeof(tid), (void*)(gil.last_holder + layout->holder_tid_offset)))
-    facts->gil_holder_tid = (s32)tid;
+  if (bpf_probe_read_user(&tid, sizeof(tid), (void*)(gil.last_holder + layout->holder_tid_offset))) return;
+  if (layout->flags & kWireHolderByPthread) {
+    u32 number = 0;
+    if (bpf_probe_read_user(&number, sizeof(number), (void*)(tid + kWireTidInPthread))) return;
+    tid = number;
+  }
+  facts->gil_holder_tid = (s32)tid;
 }
 
 // What can only be known while the thread is still on the CPU: its state and its own memory.

@@ -284,7 +284,9 @@ struct WireSampleRecord {
 };
 WIRE_ASSERT(sizeof(struct WireSampleRecord) == 40);
 
-enum WireLayoutFlags { kWireHasContext = 1, kWireHasGil = 2, kWireHasHolder = 4 };
+// kWireHolderByPthread: what stands at holder_tid_offset is the thread's pthread_t, which points to glibc's own record.
+enum WireLayoutFlags { kWireHasContext = 1, kWireHasGil = 2, kWireHasHolder = 4, kWireHolderByPthread = 8 };
+enum { kWireTidInPthread = 0x2d0 };  // of the thread's number in that record, on x86-64
 
 // What the loader knows about a followed process's memory. Copied to a child on fork, removed on exec and exit.
 struct WireLayout {

@@ -201,6 +201,41 @@ def test_without_a_build_the_application_notices_nothing(tmp_path: Path) -> None
     assert status["hooks"] == {}
 
 
+def test_free_threaded_builds_are_refused_politely(tmp_path: Path) -> None:
+    """There the extension's file has another name, so it is not found: as without a build, but for the reason."""
+    root = tmp_path / "root"
+    shutil.copytree(table_e.python_root(), root, ignore=shutil.ignore_patterns("*.so", "native"))
+    code = "import sys; sys.version = '3.14.0 free-threading build'; import asyncio; print('fine')"
+    assert right(injection.run(code, injection.environment(tmp_path, root))) == "fine\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert status["context"] == {"on": False, "reason": "free-threaded builds of Python are not supported"}
+
+
+SUBINTERPRETER = """
+import asyncio, sys
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+assert "tailspan._context" in sys.modules
+CODE = '''
+import asyncio, sys
+import concurrent.futures.thread
+async def work(): return await asyncio.to_thread(int, 3)
+assert asyncio.run(work()) == 3
+assert "tailspan._context" not in sys.modules
+assert type(asyncio.Handle.__init__).__name__ == "function"
+'''
+for _ in range(2):
+    assert not interpreters.run_string(interpreters.create(), CODE)
+"""
+
+
+def test_subinterpreters_are_left_alone(tmp_path: Path) -> None:
+    told = right(injection.run(SUBINTERPRETER + SPAN + "check(); print('right')", injection.environment(tmp_path)))
+    assert told == "right\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert status["context"]["on"] and status["loop"]["ring"] is True and status["hooks"]["asyncio"]["on"]
+
+
 def test_a_broken_package_is_silent(tmp_path: Path) -> None:
     root = tmp_path / "root"
     shutil.copytree(table_e.python_root(), root, ignore=shutil.ignore_patterns("native"))
@@ -244,6 +279,7 @@ print(state["on"], state["errors"], state["reason"])
 """
 
 
+@pytest.mark.skipif(not table_e.HAS_LANGCHAIN, reason="no LangChain for this Python")
 def test_our_errors_never_reach_the_application(tmp_path: Path) -> None:
     told = right(injection.run(ERRORS, injection.environment(tmp_path)))
     assert told == "False 20 off after 20 errors: RuntimeError: ours\n"

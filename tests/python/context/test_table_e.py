@@ -14,7 +14,7 @@ import table_e  # noqa: E402
 QUICK_STEPS = 50
 
 
-@pytest.mark.parametrize("tracer", table_e.tracers.NAMES)
+@pytest.mark.parametrize("tracer", table_e.TRACERS)
 def test_right_span(tracer: str) -> None:
     *results, last = table_e.measure(tracer, table_e.fitting(tracer), QUICK_STEPS)
     assert [result["row"] for result in results] == table_e.fitting(tracer)
@@ -42,6 +42,7 @@ NEEDED = {
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not table_e.HAS_LANGCHAIN, reason="no LangChain for this Python")
 @pytest.mark.parametrize("hooks", NEEDED)
 def test_the_table_notices_a_missing_hook(hooks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILSPAN_HOOKS_OFF", hooks)
