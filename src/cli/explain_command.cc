@@ -51,7 +51,7 @@ class ExplainCommand : public Subcommand {
     auto* slo = app->add_option("--slo", options_.explain.slo_ms, "excess is what is beyond this target, ms")
                     ->type_name("MS")
                     ->check(CLI::PositiveNumber)
-        ->check(IsNumber);
+                    ->check(IsNumber);
     app->add_option("--baseline", options_.baseline_file, "excess is what is beyond this earlier recording")
         ->type_name("FILE")
         ->excludes(slo);
