@@ -12,6 +12,18 @@ if(TAILSPAN_SANITIZE)
   target_link_options(tailspan_options INTERFACE -fsanitize=${TAILSPAN_SANITIZE})
 endif()
 
+# What is loaded into watched programs runs under their runtime: sanitized, it needs the sanitizer loaded before them.
+add_library(tailspan_loaded_options INTERFACE)
+set(TAILSPAN_LOADED_ENVIRONMENT "")
+if(TAILSPAN_SANITIZE_LOADED)
+  target_compile_options(tailspan_loaded_options INTERFACE
+    -fsanitize=${TAILSPAN_SANITIZE_LOADED} -fno-sanitize-recover=undefined)
+  target_link_options(tailspan_loaded_options INTERFACE -fsanitize=${TAILSPAN_SANITIZE_LOADED})
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libasan.so
+    OUTPUT_VARIABLE libasan OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(TAILSPAN_LOADED_ENVIRONMENT "LD_PRELOAD=${libasan}")
+endif()
+
 function(add_module)
   cmake_parse_arguments(M "" "NAME" "SOURCES;DEPS;LINK;TESTS;TEST_LINK" ${ARGN})
   set(target tailspan_${M_NAME})

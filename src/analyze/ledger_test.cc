@@ -40,6 +40,13 @@ TEST(Ledger, SpansAloneTakeTheLastFinishingChild) {
             "unexplained\n");
 }
 
+TEST(Ledger, SpansAloneClipOverrunningChildren) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "stream", 10, 150).Span(3, 2, "chunk", 20, 40);
+  EXPECT_EQ(Golden(r),
+            "0-10 root unexplained\n10-20 stream unexplained\n20-40 chunk unexplained\n40-100 stream unexplained\n");
+}
+
 TEST(Ledger, PlainThreadIsCutByTheKernelsBook) {
   RecordingBuilder r;
   r.Span(1, 0, "root", 0, 100).Span(2, 1, "read", 20, 80);
@@ -153,6 +160,155 @@ TEST(Ledger, BackgroundTaskIsOffThePath) {
   r.Cpu(100, 0, 20).Cpu(100, 30, 50);
   r.Wait(100, 20, 20, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
   EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-30 root sleep timer\n30-50 root on_cpu\n");
+}
+
+// Nor is one that ended in time, but that nobody awaited.
+TEST(Ledger, TaskThatNobodyAwaitedIsOffThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "audit", 10, 62);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 10, 20).Change(10, 2, 1, 2);
+  r.Step(3, 0, 0x20, StepKind::kTimer, 2, 60, 60, 64).Change(62, 1, 2, 3);
+  r.Step(4, 0, 0x10, StepKind::kTimer, 1, 70, 70, 100);
+  r.Cpu(100, 0, 20).Cpu(100, 60, 64).Cpu(100, 70, 110);
+  r.Wait(100, 20, 20, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 64, 64, 70, 70, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-70 root sleep timer\n70-100 root on_cpu\n");
+}
+
+// A job sent off and never awaited works on with the root's own span, past the root's end.
+TEST(Ledger, JobThatOutlivesTheRootIsOffThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(20, 1, 0, StepKind::kExecutor, 1, 8, 9, 150, 101);
+  r.Step(2, 0, 0x10, StepKind::kTimer, 1, 70, 70, 105).Change(99, 0, 1, 2);
+  r.Cpu(100, 0, 10).Cpu(100, 70, 110).Cpu(101, 9, 160);
+  r.Wait(100, 10, 10, 70, 70, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r), "0-10 root on_cpu\n10-70 root sleep timer\n70-100 root on_cpu\n");
+}
+
+// as_completed(a, b): a task's completion callback puts it into a queue, which lets the consumer go on. What it did
+// with a's result lies within the wait for b, which came last.
+TEST(Ledger, AsCompletedFollowsTheOneAwaitedLast) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "a", 10, 31).Span(3, 1, "b", 12, 71);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 10, 12).Change(10, 2, 1, 2);
+  r.Step(3, 1, 0x30, StepKind::kNewTask, 1, 9, 12, 14).Change(12, 3, 1, 3);
+  r.Step(4, 0, 0x20, StepKind::kTimer, 2, 30, 30, 32).Change(31, 1, 2, 4);
+  r.Step(5, 4, 0, StepKind::kSoon, 1, 32, 33, 34);
+  r.Step(6, 5, 0x10, StepKind::kSoon, 1, 34, 35, 45);
+  r.Step(7, 0, 0x30, StepKind::kTimer, 3, 70, 70, 72).Change(71, 1, 3, 7);
+  r.Step(8, 7, 0, StepKind::kSoon, 1, 72, 72, 74);
+  r.Step(9, 8, 0x10, StepKind::kSoon, 1, 73, 75, 100);
+  r.Cpu(100, 0, 14).Cpu(100, 30, 45).Cpu(100, 70, 110);
+  r.Wait(100, 14, 14, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 45, 45, 70, 70, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-9 root on_cpu\n9-10 root event_loop root\n10-12 root event_loop a\n12-14 b on_cpu\n"
+            "14-70 b sleep timer\n70-71 b on_cpu\n71-73 root on_cpu\n73-74 root event_loop root\n"
+            "74-75 root event_loop event loop\n75-100 root on_cpu\n");
+}
+
+// The consumer is busy with a's result when b's comes: b was never waited for.
+TEST(Ledger, AsCompletedResultThatWaitsForItsConsumerIsOffThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "a", 10, 31).Span(3, 1, "b", 12, 61);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 10, 12).Change(10, 2, 1, 2);
+  r.Step(3, 1, 0x30, StepKind::kNewTask, 1, 9, 12, 14).Change(12, 3, 1, 3);
+  r.Step(4, 0, 0x20, StepKind::kTimer, 2, 30, 30, 32).Change(31, 1, 2, 4);
+  r.Step(5, 4, 0, StepKind::kSoon, 1, 32, 32, 34);
+  r.Step(6, 5, 0x10, StepKind::kSoon, 1, 33, 34, 45);
+  r.Step(7, 0, 0x30, StepKind::kTimer, 3, 60, 60, 62).Change(61, 1, 3, 7);
+  r.Step(8, 7, 0, StepKind::kSoon, 1, 62, 62, 63);
+  r.Step(9, 0, 0x10, StepKind::kTimer, 1, 80, 80, 100);
+  r.Cpu(100, 0, 14).Cpu(100, 30, 45).Cpu(100, 60, 63).Cpu(100, 80, 110);
+  r.Wait(100, 14, 14, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 45, 45, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 63, 63, 80, 80, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-8 root on_cpu\n8-10 root event_loop root\n10-12 a on_cpu\n12-30 a sleep timer\n30-31 a on_cpu\n"
+            "31-33 root on_cpu\n33-34 root event_loop root\n34-45 root on_cpu\n45-80 root sleep timer\n"
+            "80-100 root on_cpu\n");
+}
+
+// A generator runs in its consumer's task. Between chunks the stream's span is open, but the consumer's is current: the
+// time is the consumer's, on the CPU and asleep.
+TEST(Ledger, SlowConsumerOfAStreamHoldsItsOwnTime) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "stream", 5, 84);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10).Change(5, 2, 1, 1);
+  r.Step(2, 0, 0x10, StepKind::kTimer, 2, 30, 30, 40).Change(32, 1, 2, 2);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 1, 60, 60, 65).Change(62, 2, 1, 3);
+  r.Step(4, 0, 0x10, StepKind::kTimer, 2, 80, 80, 100).Change(84, 1, 2, 4);
+  r.Cpu(100, 0, 10).Cpu(100, 30, 40).Cpu(100, 60, 65).Cpu(100, 80, 110);
+  r.Wait(100, 10, 10, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 40, 40, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 65, 65, 80, 80, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-5 root on_cpu\n5-10 stream on_cpu\n10-30 stream sleep timer\n30-32 stream on_cpu\n32-40 root on_cpu\n"
+            "40-60 root sleep timer\n60-62 root on_cpu\n62-65 stream on_cpu\n65-80 stream sleep timer\n"
+            "80-84 stream on_cpu\n84-100 root on_cpu\n");
+}
+
+// A stream out of a task of its own, through a queue: the consumer waits for the first chunk only; then it is the
+// slower, and the producer's work is off the path though its span is open.
+TEST(Ledger, StreamThatWaitsForItsConsumerIsOffThePath) {
+  RecordingBuilder r;
+  r.Site(1, "queues.py:Queue.put_nowait");
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "stream", 10, 52);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10);
+  r.Step(2, 1, 0x20, StepKind::kNewTask, 1, 8, 10, 12).Change(10, 2, 1, 2);
+  r.Step(3, 0, 0x20, StepKind::kTimer, 2, 30, 30, 34);
+  r.Step(4, 3, 0x10, StepKind::kSoon, 1, 32, 34, 36);
+  r.batch.steps.back().site = 1;
+  r.Step(5, 0, 0x20, StepKind::kTimer, 2, 50, 50, 54).Change(52, 1, 2, 5);
+  r.Step(6, 0, 0x10, StepKind::kTimer, 1, 70, 70, 100);
+  r.Cpu(100, 0, 12).Cpu(100, 30, 36).Cpu(100, 50, 54).Cpu(100, 70, 110);
+  r.Wait(100, 12, 12, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 36, 36, 50, 50, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 54, 54, 70, 70, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-8 root on_cpu\n8-10 root event_loop root\n10-12 stream on_cpu\n12-30 stream sleep timer\n"
+            "30-32 stream on_cpu\n32-34 root event_loop stream\n34-36 root on_cpu\n36-70 root sleep timer\n"
+            "70-100 root on_cpu\n");
+}
+
+// The consumer leaves the stream after its first chunk. The loop closes the generator in a task of its own, after the
+// root has ended: the root never waited for that.
+TEST(Ledger, StreamLeftEarlyAndClosedLateIsOffThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "stream", 5, 120);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10).Change(5, 2, 1, 1);
+  r.Step(2, 0, 0x10, StepKind::kTimer, 2, 30, 30, 40).Change(32, 1, 2, 2);
+  r.Step(3, 2, 0, StepKind::kSoon, 1, 36, 40, 41);  // call_soon(create_task, generator.aclose())
+  r.Step(4, 3, 0x40, StepKind::kNewTask, 1, 41, 42, 45).Change(43, 2, 1, 4);
+  r.Step(5, 0, 0x10, StepKind::kTimer, 1, 70, 70, 100);
+  r.Step(6, 0, 0x40, StepKind::kTimer, 2, 110, 110, 125).Change(120, 1, 2, 6);
+  r.Cpu(100, 0, 10).Cpu(100, 30, 45).Cpu(100, 70, 100).Cpu(100, 110, 130);
+  r.Wait(100, 10, 10, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 45, 45, 70, 70, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 100, 100, 110, 110, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-5 root on_cpu\n5-10 stream on_cpu\n10-30 stream sleep timer\n30-32 stream on_cpu\n32-40 root on_cpu\n"
+            "40-70 root sleep timer\n70-100 root on_cpu\n");
+}
+
+// The consumer leaves early and awaits the generator's aclose(): its cleaning up is the stream's, on the path.
+TEST(Ledger, StreamLeftEarlyAndClosedAtOnceIsOnThePath) {
+  RecordingBuilder r;
+  r.Span(1, 0, "root", 0, 100).Span(2, 1, "stream", 5, 62);
+  r.Step(1, 0, 0x10, StepKind::kNewTask, 1, 0, 0, 10).Change(5, 2, 1, 1);
+  r.Step(2, 0, 0x10, StepKind::kTimer, 2, 30, 30, 40).Change(32, 1, 2, 2).Change(36, 2, 1, 2);
+  r.Step(3, 0, 0x10, StepKind::kTimer, 2, 60, 60, 100).Change(62, 1, 2, 3);
+  r.Cpu(100, 0, 10).Cpu(100, 30, 40).Cpu(100, 60, 110);
+  r.Wait(100, 10, 10, 30, 30, WaitClass::kPoll, Cause::kNetRecv);
+  r.Wait(100, 40, 40, 60, 60, WaitClass::kPoll, Cause::kNetRecv);
+  EXPECT_EQ(Golden(r),
+            "0-5 root on_cpu\n5-10 stream on_cpu\n10-30 stream sleep timer\n30-32 stream on_cpu\n32-36 root on_cpu\n"
+            "36-40 stream on_cpu\n40-60 stream sleep timer\n60-62 stream on_cpu\n62-100 root on_cpu\n");
 }
 
 // A job of a pool: queued behind another request's job, then run; the loop resumes by the job's completion callback.

@@ -1,6 +1,7 @@
 #include "analyze/path_walker.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tailspan::analyze {
 namespace {
@@ -106,18 +107,24 @@ bool PathWalker::IsSameCarrier(const TraceStretch& left, const TraceStretch& rig
   return left.step == right.step || (task != 0 && task == timeline_.step(right.step).record->task);
 }
 
-// The step or thread in which the root span was left, else the last that worked for the trace before the root's end.
+// The step or thread in which the root span was left: of the stretches in which it was current, the one that ends
+// nearest to its end (a job sent off under the root's span may work on long after). Where it never was current, the
+// last that worked for the trace before the root's end.
 PathWalker::Cursor PathWalker::Start() const {
   int64_t end_ns = trace_.root().end_mono_ns;
+  auto off_ns = [&](const TraceStretch& stretch) { return std::abs(stretch.end_ns - end_ns); };
   const TraceStretch* best = nullptr;
   bool best_is_root = false;
   for (const TraceStretch& stretch : index_.stretches[static_cast<size_t>(trace_index_)]) {
     if (stretch.start_ns >= end_ns) break;
     bool is_root = stretch.span_id == trace_.root().span->span_id;
-    if (!best || (is_root && !best_is_root) || (is_root == best_is_root && stretch.end_ns >= best->end_ns)) {
-      best = &stretch;
-      best_is_root = is_root;
+    if (best && best_is_root != is_root) {
+      if (best_is_root) continue;
+    } else if (best && (is_root ? off_ns(stretch) > off_ns(*best) : stretch.end_ns < best->end_ns)) {
+      continue;
     }
+    best = &stretch;
+    best_is_root = is_root;
   }
   Cursor at{end_ns, -1, -1, 0};
   if (!best) return at;

@@ -96,7 +96,12 @@ Result<Answer> Explain(const AnswerOptions& options) {
   Loaded baseline;
   if (!options.baseline_file.empty()) {
     auto earlier = Load(options.baseline_file, {});
-    if (!earlier.ok()) return std::move(earlier).error();
+    if (!earlier.ok()) {
+      base::Error error = std::move(earlier).error().WithContext("--baseline");
+      bool no_recording = error.code == Code::kNotFound || error.code == Code::kDataLoss;
+      if (no_recording) error.code = Code::kInvalidArgument;  // the question was wrong, not its recording
+      return error;
+    }
     baseline = std::move(*earlier);
     explain.baseline = &baseline.ledgers;
   }

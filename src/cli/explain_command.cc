@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -25,6 +26,11 @@ base::Result<int64_t> ParseTime(const std::string& text) {
   return int64_t{timegm(&utc)} * 1'000'000'000;
 }
 
+// "nan" reads as a number and lies outside no range.
+std::string IsNumber(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : std::string();
+}
+
 class ExplainCommand : public Subcommand {
  public:
   const char* name() const override { return "explain"; }
@@ -42,11 +48,13 @@ class ExplainCommand : public Subcommand {
                     "the tail [the highest of .99 .95 .90 with 5 requests beyond]")
         ->type_name("Q")
         ->check(CLI::Range(0.5, 0.9999));
-    app->add_option("--slo", options_.explain.slo_ms, "excess is what is beyond this target, ms")
-        ->type_name("MS")
-        ->check(CLI::PositiveNumber);
+    auto* slo = app->add_option("--slo", options_.explain.slo_ms, "excess is what is beyond this target, ms")
+                    ->type_name("MS")
+                    ->check(CLI::PositiveNumber)
+                    ->check(IsNumber);
     app->add_option("--baseline", options_.baseline_file, "excess is what is beyond this earlier recording")
-        ->type_name("FILE");
+        ->type_name("FILE")
+        ->excludes(slo);
     app->add_option("--format", options_.format, "text or json [text]")->check(CLI::IsMember({"text", "json"}));
   }
 

@@ -7,11 +7,10 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <thread>
 
 #include "base/log.h"
 #include "cli/answer.h"
+#include "cli/attach.h"
 #include "cli/child.h"
 #include "cli/install_layout.h"
 #include "cli/recorder.h"
@@ -66,15 +65,25 @@ class RunCommand : public Subcommand {
                     "test: lose this share of event-loop records on purpose [0]")
         ->check(CLI::Range(0, 1000));
     app->add_option("--port", port_, "port for OTLP and LangSmith on 127.0.0.1 [chosen by the kernel]");
-    app->add_option("--pid", pids_, "instead of CMD: attach to this process and its children (may be repeated)");
-    app->add_option("--cgroup", cgroup_, "instead of CMD: attach to the processes of this cgroup")->type_name("PATH");
-    app->add_option("--duration", duration_s_, "attached: how long, s [until interrupted]")->check(CLI::PositiveNumber);
+    auto* pid =
+        app->add_option("--pid", pids_, "instead of CMD: attach to this process and its children (may be repeated)")
+            ->check(CLI::PositiveNumber);
+    app->add_option("--cgroup", cgroup_, "instead of CMD: attach to the processes of this cgroup and those below it")
+        ->type_name("PATH")
+        ->excludes(pid);
+    app->add_option("--duration", duration_s_, "attached: how long, s [until interrupted or the processes have ended]")
+        ->type_name("S")
+        ->check(CLI::PositiveNumber);
   }
 
   int Run(const std::vector<std::string>& rest) override {
     bool attach = !pids_.empty() || !cgroup_.empty();
     if (attach == !rest.empty()) {
       std::fprintf(stderr, "tailspan: error: run takes either -- CMD ARG..., or --pid or --cgroup\n");
+      return kUsage;
+    }
+    if (!attach && duration_s_ > 0) {
+      std::fprintf(stderr, "tailspan: error: --duration goes with --pid or --cgroup; a command ends by itself\n");
       return kUsage;
     }
     if (name_.empty()) name_ = attach ? "attached" : std::filesystem::path(rest.front()).filename().string();
@@ -155,63 +164,68 @@ class RunCommand : public Subcommand {
   }
 
   int Unstarted(const base::Error& error, Recorder* recorder) {
-    base::Status ignored = recorder->Finish();
-    if (!ignored.ok()) base::LogError("{}", ignored.error().message);
-    std::error_code none;
-    std::filesystem::remove(file_, none);
-    std::filesystem::remove(file_ + ".wal", none);
+    Discard(recorder);
     base::LogError("{}", error.message);
     if (error.code == base::Code::kNotFound) return kNotFoundCommand;
     return error.code == base::Code::kPermission ? kNotExecutable : kRunFailed;
   }
 
+  // Nothing was recorded: no file is left.
+  void Discard(Recorder* recorder) const {
+    base::Status ignored = recorder->Finish();
+    if (!ignored.ok()) base::LogError("{}", ignored.error().message);
+    std::error_code none;
+    std::filesystem::remove(file_, none);
+    std::filesystem::remove(file_ + ".wal", none);
+  }
+
   int Attach() {
-    std::vector<int> pids = pids_;
-    if (!cgroup_.empty()) {
-      std::ifstream in(cgroup_ + "/cgroup.procs");
-      if (!in) {
-        base::LogError("{}: no cgroup.procs there; give the path of a cgroup folder", cgroup_);
-        return kRunFailed;
-      }
-      int pid = 0;
-      while (in >> pid) pids.push_back(pid);
+    auto targets = AttachTargets::Find(pids_, cgroup_);
+    if (!targets.ok()) {
+      base::LogError("{}", targets.error().message);
+      return kUsage;
     }
     auto recorder = Recorder::Start(MakeOptions({}));
     if (!recorder.ok()) {
       base::LogError("{}", recorder.error().message);
       return kRunFailed;
     }
-    size_t followed = 0;
-    for (int pid : pids) {
-      base::Status status = (*recorder)->Follow(pid);
-      if (status.ok()) {
-        ++followed;
-      } else {
-        base::LogWarning("process {} is not followed: {}", pid, status.error().message);
-      }
-    }
+    struct sigaction action {};
+    action.sa_handler = [](int) { g_stop = 1; };
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+    size_t followed = FollowNew(&*targets, recorder->get());
     if (!followed) {
+      Discard(recorder->get());
       base::LogError("none of the processes could be followed");
       return kRunFailed;
     }
-    base::LogInfo("attached to {} processes; spans at http://127.0.0.1:{}; interrupt to end", followed,
-                  (*recorder)->port());
-    struct sigaction action {};
-    action.sa_handler = [](int) { g_stop = 1; };
-    sigaction(SIGINT, &action, nullptr);
-    sigaction(SIGTERM, &action, nullptr);
-    auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(duration_s_ > 0 ? duration_s_ : 1e9);
-    auto any_alive = [&] {
-      for (int pid : pids) {
-        if (kill(pid, 0) == 0 || errno == EPERM) return true;
-      }
-      return false;
-    };
-    while (!g_stop && std::chrono::steady_clock::now() < end && any_alive()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    base::LogInfo(
+        "attached to {} processes, recording to {}; spans at http://127.0.0.1:{}, kernel probes {}; interrupt to end",
+        followed, file_, (*recorder)->port(), (*recorder)->probes_on() ? "on" : "off");
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::seconds kLookEvery{1};
+    auto end = Clock::now() + std::chrono::duration<double>(duration_s_ > 0 ? duration_s_ : 1e9);
+    auto look = Clock::now() + kLookEvery;
+    while (!g_stop && Clock::now() < end && targets->AnyAlive(100)) {
+      if (Clock::now() < look) continue;
+      look = Clock::now() + kLookEvery;
+      FollowNew(&*targets, recorder->get());
     }
     GiveFileToCaller();
     return FinishAndExplain(recorder->get(), 0);
+  }
+
+  static size_t FollowNew(AttachTargets* targets, Recorder* recorder) {
+    size_t followed = 0;
+    for (int pid : targets->TakeNew()) {
+      base::Status status = recorder->Follow(pid);
+      if (status.ok()) {
+        ++followed;
+      } else if (status.error().code != base::Code::kNotFound) {
+        base::LogWarning("process {} is not followed: {}", pid, status.error().message);
+      }
+    }
+    return followed;
   }
 
   // Under sudo the recording belongs to the user who asked for it.
