@@ -1,7 +1,6 @@
 #include "analyze/twin_spans.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -20,6 +19,8 @@ constexpr int64_t kTwinNs = 20'000'000;
 // The next best candidate must be off by so much more than the best.
 constexpr int64_t kMarginNs = 1'000'000;
 constexpr int64_t kMarginFactor = 3;
+// Of two traces that may belong to one, the better must have so many more of its spans at their place.
+constexpr double kSecondVotesMax = 0.75;
 constexpr size_t kCandidatesMax = 1024;
 constexpr int kDepthMax = 512;
 constexpr int kRankDepthMax = 64;
@@ -29,19 +30,23 @@ constexpr int kNone = -1;
 
 bool IsRun(const Span& span) { return span.source == "langsmith"; }
 
+// Without what OpenLLMetry's releases put before or behind a name.
 std::string_view BaseName(const Span& span) {
   std::string_view name = span.name;
   if (IsRun(span)) return name;
-  constexpr std::array<std::string_view, 6> kSuffixes = {".workflow", ".task", ".tool",
-                                                         ".agent",    ".chat", ".completion"};
-  for (std::string_view suffix : kSuffixes) {
-    if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix) {
-      name.remove_suffix(suffix.size());
-      break;
-    }
+  for (std::string_view suffix : {".workflow", ".task", ".tool", ".agent", ".chat", ".completion"}) {
+    if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) continue;
+    name.remove_suffix(suffix.size());
+    return name;
+  }
+  for (std::string_view prefix : {"execute_task ", "execute_tool ", "invoke_agent ", "invoke_workflow "}) {
+    if (name.size() > prefix.size() && name.substr(0, prefix.size()) == prefix) return name.substr(prefix.size());
   }
   return name;
 }
+
+// The conventions name a call of a model after the model, LangSmith after the class: there the kind must do.
+std::string_view TwinName(const Span& span) { return span.type == SpanType::kLlm ? "llm" : BaseName(span); }
 
 // Kinds that no tracer mistakes for one another; chains, prompts, parsers and tools are told apart by few.
 bool KindsAgree(SpanType a, SpanType b) {
@@ -91,6 +96,8 @@ class Merger {
   MergedSpans Run() {
     Link();
     const auto buckets = Buckets();
+    for (const auto& [name, bucket] : buckets) Vote(bucket);
+    CountVotes();
     for (int round = 0; round < kRounds; ++round) {
       for (Info& info : info_) info.nearest = {};
       for (const auto& [name, bucket] : buckets) FindNearest(bucket);
@@ -154,7 +161,7 @@ class Merger {
     for (size_t i = 0; i < spans_.size(); ++i) {
       int steps = 0;
       for (int up = info_[i].parent; up != kNone && steps < kRankDepthMax; up = InfoAt(up).parent, ++steps) {
-        info_[i].rank += BaseName(At(up)) == BaseName(spans_[i]) && IsRun(At(up)) == IsRun(spans_[i]);
+        info_[i].rank += TwinName(At(up)) == TwinName(spans_[i]) && IsRun(At(up)) == IsRun(spans_[i]);
       }
     }
   }
@@ -168,7 +175,7 @@ class Merger {
     std::stable_sort(by_start.begin(), by_start.end(),
                      [this](int a, int b) { return At(a).start_unix_ns < At(b).start_unix_ns; });
     for (int i : by_start) {
-      Bucket& bucket = out[std::string(BaseName(At(i))) + '\x1f' + std::to_string(InfoAt(i).rank)];
+      Bucket& bucket = out[std::string(TwinName(At(i))) + '\x1f' + std::to_string(InfoAt(i).rank)];
       (IsRun(At(i)) ? bucket.runs : bucket.others).push_back(i);
     }
     return out;
@@ -186,6 +193,41 @@ class Merger {
       if (o.start_unix_ns > r.start_unix_ns + window_ns) return;
       if (SameProcess(r, o) && KindsAgree(r.type, o.type)) use(*at);
     }
+  }
+
+  // How well each LangSmith trace fits each other one: a span of the trace that may be a twin counts one, and up to one
+  // more by how near it is.
+  void Vote(const Bucket& bucket) {
+    std::unordered_map<TraceId, int64_t, model::IdHash> nearest;
+    for (int run : bucket.runs) {
+      const Span& r = At(run);
+      nearest.clear();
+      ForCandidates(bucket, run, kTwinNs, [&](int other) {
+        int64_t start_ns = std::llabs(At(other).start_unix_ns - r.start_unix_ns);
+        int64_t end_ns = std::llabs(At(other).end_unix_ns - r.end_unix_ns);
+        if (end_ns > kTwinNs) return;
+        auto [best, is_new] = nearest.try_emplace(At(other).trace_id, start_ns + end_ns);
+        if (!is_new) best->second = std::min(best->second, start_ns + end_ns);
+      });
+      for (const auto& [trace, off_ns] : nearest) {
+        votes_[r.trace_id][trace] += 2 - static_cast<double>(off_ns) / static_cast<double>(2 * kTwinNs);
+      }
+    }
+  }
+
+  void CountVotes() {
+    for (const auto& [mine, votes] : votes_) {
+      double first = 0, second = 0;
+      TraceId best;
+      for (const auto& [theirs, count] : votes) {
+        second = std::max(second, std::min(first, count));
+        if (count <= first) continue;
+        first = count;
+        best = theirs;
+      }
+      if (second <= kSecondVotesMax * first) likely_trace_[mine] = best;
+    }
+    votes_.clear();
   }
 
   void FindNearest(const Bucket& bucket) {
@@ -208,8 +250,9 @@ class Merger {
     if (info_[static_cast<size_t>(run)].twin != kNone || info_[static_cast<size_t>(other)].twin != kNone) return false;
     const TraceId& mine = spans_[static_cast<size_t>(run)].trace_id;
     const TraceId& theirs = spans_[static_cast<size_t>(other)].trace_id;
-    auto known = other_trace_.find(mine);
-    return known == other_trace_.end() || known->second == theirs;
+    if (auto known = other_trace_.find(mine); known != other_trace_.end()) return known->second == theirs;
+    auto likely = likely_trace_.find(mine);
+    return likely == likely_trace_.end() || likely->second == theirs;
   }
 
   // Parents first, so that a pair can be held against the pair above it.
@@ -308,20 +351,26 @@ class Merger {
   }
 
   // `run` has a twin, the run above it has none: LangSmith knows a level that OTLP does not. It is put in between when
-  // nothing of OTLP stands above, or when what stands there encloses it.
+  // nothing of OTLP stands above, or when what stands there encloses it; else it goes beside. The roots stay OTLP's.
   void HangUnderRun(int run) {
-    Span& kept = At(InfoAt(run).twin);
+    int twin = InfoAt(run).twin;
+    Span& kept = At(twin);
     int top = InfoAt(run).parent;
-    for (int steps = 0; InfoAt(top).parent != kNone && InfoAt(InfoAt(top).parent).twin == kNone; ++steps) {
-      if (steps >= kDepthMax) return;
+    int steps = 0;
+    while (InfoAt(top).parent != kNone && InfoAt(InfoAt(top).parent).twin == kNone && ++steps < kDepthMax) {
       top = InfoAt(top).parent;
     }
     bool below_twin = InfoAt(top).parent != kNone;  // there the level has its place already
     if (!below_twin && kept.parent_id != 0) {
-      int outer = InfoAt(InfoAt(run).twin).parent;
+      int outer = InfoAt(twin).parent;
       bool encloses = outer != kNone && At(outer).start_unix_ns <= At(top).start_unix_ns &&
                       At(top).end_unix_ns <= At(outer).end_unix_ns;
-      if (!encloses) return;
+      if (!encloses) {
+        int root = twin;
+        for (steps = 0; InfoAt(root).parent != kNone && steps < kDepthMax; ++steps) root = InfoAt(root).parent;
+        At(top).parent_id = At(root).span_id;
+        return;
+      }
       At(top).parent_id = kept.parent_id;
     }
     kept.parent_id = At(InfoAt(run).parent).span_id;
@@ -377,7 +426,9 @@ class Merger {
   std::vector<Span> spans_;
   std::vector<Info> info_;
   std::unordered_map<SpanKey, int, SpanKeyHash> index_;
-  std::unordered_map<TraceId, TraceId, model::IdHash> other_trace_;  // a LangSmith trace to its OTLP twin's
+  std::unordered_map<TraceId, std::unordered_map<TraceId, double, model::IdHash>, model::IdHash> votes_;
+  std::unordered_map<TraceId, TraceId, model::IdHash> likely_trace_;  // a LangSmith trace to its OTLP twin, by votes
+  std::unordered_map<TraceId, TraceId, model::IdHash> other_trace_;   // the same, by a pair of spans
   std::unordered_map<SpanId, SpanId> stands_for_;
 };
 

@@ -154,6 +154,46 @@ TEST_F(TwinSpansTest, StepsOfManyRequestsAreFoundByTheirRequest) {
   for (uint64_t i = 0; i < 16; ++i) EXPECT_EQ(merged.stands_for.at(102 + 2 * i), 2 + 2 * i);
 }
 
+TEST_F(TwinSpansTest, ATraceIsKnownByAllItsSpans) {
+  // Two requests at once, whose tracers' handlers are 10 ms apart at the start: only their steps tell.
+  for (uint64_t i = 0; i < 2; ++i) {
+    auto step_us = 20'000 + static_cast<int64_t>(i) * 40'000;
+    auto at = static_cast<int64_t>(i) * 500;
+    Otel(1 + 10 * i, 0, "ask", 10'000 + at, 200'000 + at, 1 + i);
+    Run(101 + 10 * i, 0, "ask", at, 200'000 + at, 101 + i);
+    for (uint64_t k = 0; k < 3; ++k) {
+      auto from = step_us + static_cast<int64_t>(k) * 10'000;
+      Otel(2 + 10 * i + k, 1 + 10 * i, "step", from, from + 8'000, 1 + i);
+      Run(102 + 10 * i + k, 101 + 10 * i, "step", from, from + 8'000, 101 + i);
+    }
+  }
+  auto merged = Merge();
+  ASSERT_EQ(merged.spans.size(), 8u);
+  EXPECT_EQ(merged.stands_for.at(101), 1u);
+  EXPECT_EQ(merged.stands_for.at(111), 11u);
+}
+
+TEST_F(TwinSpansTest, ARootThatCannotBePairedIsNoSecondRoot) {
+  Otel(1, 0, "ask", 100'000, 300'000);  // its handler came 100 ms late
+  Otel(2, 1, "step", 150'000, 200'000);
+  Run(11, 0, "ask", 0, 300'000);
+  Run(12, 11, "step", 150'000, 200'000);
+  auto ledgers = Ledgers();
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(ledgers[0].root_id, 1u);
+}
+
+TEST_F(TwinSpansTest, ModelsAreKnownByTheirKind) {
+  Otel(1, 0, "ask.workflow", 0, 50'000);
+  Otel(2, 1, "chat gpt-x", 10'000, 40'000);
+  Otel(3, 1, "execute_task step", 41'000, 42'000);
+  Run(11, 0, "ask", 0, 50'000);
+  Run(12, 11, "ChatModel", 10'000, 40'000);
+  Run(13, 11, "step", 41'000, 42'000);
+  r_.batch.spans[1].type = r_.batch.spans[4].type = model::SpanType::kLlm;
+  EXPECT_EQ(Merge().stands_for.size(), 3u);
+}
+
 TEST_F(TwinSpansTest, OpenLlmetrysNamesAreKnown) {
   Otel(1, 0, "ask.workflow", 0, 50'000);
   Otel(2, 1, "lookup.tool", 10'000, 40'000);
