@@ -134,7 +134,7 @@ TEST(Json, FollowsTheContract) {
   for (
       const char* part :
       {R"({"schema":"tailspan.explanation/1","source":{"file":"rag.duckdb","from_unix_ns":0,"to_unix_ns":0})",
-       R"("operation":"POST /ask","requests":4000,"errors":12,"quantile":0.99,"typical_quantile":0.5)",
+       R"("operation":"POST /ask","requests":4000,"errors":12,"unfinished":0,"quantile":0.99,"typical_quantile":0.5)",
        R"("verdict":"fault")",
        R"("latency_ns":{"typical":81000000,"tail":912000000,"excess":831000000,"tail_ci95":[880000000,951000000])",
        R"("rank":1,"cause":"gil","span":"retrieve","span_path":["POST /ask","retrieve"])",
