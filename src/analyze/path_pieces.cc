@@ -35,10 +35,28 @@ void PathWalker::Emit(int64_t from_ns, int64_t to_ns, int node, Cause cause, Bla
   EmitAs(join_, from_ns, to_ns, node, cause, std::move(blame), summed, std::move(evidence));
 }
 
+// A ring may say what cannot be, such as two steps of one thread at once; what its records leave out between two pieces
+// is not known, and none tells of a time twice.
+void PathWalker::CloseGap(int64_t from_ns, int node) {
+  if (from_ns >= frontier_ns_) return;
+  pieces_.push_back({from_ns,
+                     frontier_ns_,
+                     node,
+                     Cause::kUnexplained,
+                     {},
+                     false,
+                     model::Join::kNone,
+                     "records that contradict each other"});
+  frontier_ns_ = from_ns;
+}
+
 void PathWalker::EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, Cause cause, Blame blame,
                         bool summed, std::string evidence) {
   from_ns = std::max(from_ns, lo_ns_);
+  to_ns = std::min(to_ns, frontier_ns_);
   if (to_ns <= from_ns) return;
+  CloseGap(to_ns, node);
+  frontier_ns_ = from_ns;
   // The weakest link counts.
   if (model::JoinConfidence(join_) < model::JoinConfidence(join)) join = join_;
   bool by_overlap = !by_overlap_.empty() && by_overlap_[static_cast<size_t>(node)];
@@ -294,8 +312,8 @@ void PathWalker::EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int nod
 
 bool PathWalker::HelperEnded(const ThreadInterval& wait) const {
   if (wait.waker.kind != WakerKind::kThread) return false;
-  return IsOurs(wait.waker.span_id) ||
-         JustServedUs(timeline_.FindThread({wait.waker.pid, wait.waker.tid}), wait.wake_mono_ns);
+  return IsOurs(wait.waker.span_id) || JustServedUs(timeline_.FindThread({wait.waker.pid, wait.waker.tid}),
+                                                    wait.wait_start_mono_ns, wait.wake_mono_ns);
 }
 
 // The node of this trace whose span was current on the thread, `fallback` when it was none of this trace's.
@@ -309,9 +327,11 @@ int PathWalker::NodeAt(int thread, int64_t at_ns, int fallback) const {
 
 // The nearest span up the tree that was open then: an overrunning child is clipped.
 int PathWalker::OpenNode(int node, int64_t at_ns) const {
+  // Application clocks are stamped a moment apart from ours.
+  constexpr int64_t kSlackNs = 200'000;
   while (node > 0) {
     const SpanNode& n = trace_.nodes[static_cast<size_t>(node)];
-    if (at_ns >= n.start_mono_ns - kAppClockSlackNs && at_ns <= n.end_mono_ns + kAppClockSlackNs) break;
+    if (at_ns >= n.start_mono_ns - kSlackNs && at_ns <= n.end_mono_ns + kSlackNs) break;
     node = n.parent;
   }
   return std::max(node, 0);

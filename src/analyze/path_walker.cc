@@ -71,6 +71,7 @@ PathWalker::PathWalker(const WalkIndex& index, int trace)
 
 std::vector<DraftPiece> PathWalker::Walk() {
   lo_ns_ = trace_.root().start_mono_ns;
+  frontier_ns_ = trace_.root().end_mono_ns;
   if (index_.stretches[static_cast<size_t>(trace_index_)].empty()) {
     WalkSpansOnly(0, lo_ns_, trace_.root().end_mono_ns);
   } else {
@@ -95,6 +96,7 @@ std::vector<DraftPiece> PathWalker::Walk() {
       }
     }
   }
+  CloseGap(lo_ns_, 0);
   std::reverse(pieces_.begin(), pieces_.end());
   return std::move(pieces_);
 }
@@ -158,10 +160,8 @@ PathWalker::Cursor PathWalker::WalkRunning(Cursor at) {
     // The contiguous stretch in which this thread worked for this trace.
     const SpanMark* mark = timeline_.MarkAt(at.thread, at.at_ns - 1);
     int64_t begin_ns = lo_ns_;
-    if (line.join != model::Join::kThreadContext && (!mark || !IsOurs(mark->span_id))) {
-      if (!JustServedUs(at.thread, at.at_ns)) return {at.at_ns, -1, -1, at.node};
-      mark = timeline_.MarkAt(at.thread, at.at_ns - kAppClockSlackNs);
-    }
+    bool is_guessed = line.join != model::Join::kThreadContext;
+    if (is_guessed && !(mark && IsOurs(mark->span_id))) return {at.at_ns, -1, -1, at.node};
     while (mark && IsOurs(mark->span_id)) {
       begin_ns = mark->at_ns;
       if (mark == line.marks.data()) break;
@@ -175,6 +175,7 @@ PathWalker::Cursor PathWalker::WalkRunning(Cursor at) {
     Cursor jump;
     if (JumpTarget(*slice, at.thread, &jump)) {
       jump.node = NodeAt(at.thread, slice->end_ns, at.node);
+      if (JustServedUs(jump.thread, slice->interval->wait_start_mono_ns, jump.at_ns)) EmitAfterSpan(&jump);
       return jump;
     }
     EmitSlice(*slice, at.thread, at.node);
@@ -383,10 +384,21 @@ bool PathWalker::IsOurs(SpanId span) const {
   return it != index_.spans.end() && it->second.trace == trace_index_;
 }
 
-// A span that is known by its times alone ends a moment before its thread lets the waiting one go on.
-bool PathWalker::JustServedUs(int thread, int64_t at_ns) const {
-  return thread >= 0 && timeline_.thread(thread).join != model::Join::kThreadContext &&
-         IsOurs(timeline_.SpanAt(thread, at_ns - kAppClockSlackNs));
+// A span that is known by its times alone ends a moment before its thread lets the waiting one go on: the thread's last
+// span was this trace's and ended in (from, at).
+bool PathWalker::JustServedUs(int thread, int64_t from_ns, int64_t at_ns) const {
+  if (thread < 0 || timeline_.thread(thread).join == model::Join::kThreadContext) return false;
+  const SpanMark* mark = timeline_.MarkAt(thread, at_ns - 1);
+  return mark && mark->span_id == 0 && mark->at_ns > from_ns && mark != timeline_.thread(thread).marks.data() &&
+         IsOurs((mark - 1)->span_id);
+}
+
+// What the thread did between that span's end and now is the waiting span's.
+void PathWalker::EmitAfterSpan(Cursor* at) {
+  int64_t ended_ns = std::max(timeline_.MarkAt(at->thread, at->at_ns - 1)->at_ns, lo_ns_);
+  std::vector<Slice> slices = timeline_.Slices(at->thread, ended_ns, at->at_ns);
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) EmitSlice(*slice, at->thread, at->node);
+  at->at_ns = std::min(at->at_ns, ended_ns);
 }
 
 // A wait inside running code that a thread working for this trace ended: the path goes on there.
@@ -399,7 +411,7 @@ bool PathWalker::JumpTarget(const Slice& slice, int thread, Cursor* to) const {
   if (waker < 0 || waker == thread) return false;
   int step = timeline_.StepBefore(waker, slice.end_ns);
   bool ours = IsOurs(timeline_.SpanAt(waker, slice.end_ns)) || IsOurs(interval.waker.span_id) ||
-              JustServedUs(waker, slice.end_ns);
+              JustServedUs(waker, interval.wait_start_mono_ns, slice.end_ns);
   if (!ours && step >= 0) {
     const LoopStep& record = *timeline_.step(step).record;
     int submitter = timeline_.FindStep(record.pid, record.waker_step_id);

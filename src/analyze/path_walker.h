@@ -26,9 +26,6 @@
 
 namespace tailspan::analyze {
 
-// Application clocks are stamped a moment apart from ours.
-inline constexpr int64_t kAppClockSlackNs = 200'000;
-
 // Where the traces' spans ran: for each trace the stretches in which one of its spans was current.
 struct TraceStretch {
   int64_t start_ns = 0, end_ns = 0;
@@ -92,6 +89,7 @@ class PathWalker {
   Cursor ResolveWaker(Cursor at, int step, int origin, int64_t suspended_ns);
   Cursor ResolveExecutor(Cursor at, int step);
   Cursor FromElsewhere(const Cursor& at);
+  void EmitAfterSpan(Cursor* at);
   // Spans alone: no record of a thread touches this trace.
   void WalkSpansOnly(int node, int64_t lo_ns, int64_t hi_ns);
 
@@ -104,6 +102,7 @@ class PathWalker {
   void EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, const model::Blame& blame,
                     bool summed = false, const std::string& evidence = {});
   void EmitRingHole(const RingHole& hole, int64_t from_ns, int64_t to_ns, int node);
+  void CloseGap(int64_t from_ns, int node);
   void EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame,
               bool summed = false, std::string evidence = {});
   void EmitOnCpu(const Slice& slice, int thread, int node);
@@ -127,7 +126,7 @@ class PathWalker {
   model::Blame BlameOccupant(const model::ThreadInterval& interval) const;
   model::Blame BlameWait(const Slice& slice) const;
   bool HelperEnded(const model::ThreadInterval& wait) const;  // a thread of this trace ended it
-  bool JustServedUs(int thread, int64_t at_ns) const;
+  bool JustServedUs(int thread, int64_t from_ns, int64_t at_ns) const;
   bool JumpTarget(const Slice& slice, int thread, Cursor* to) const;
 
   const WalkIndex& index_;
@@ -135,6 +134,7 @@ class PathWalker {
   const Trace& trace_;
   int trace_index_;
   int64_t lo_ns_ = 0;
+  int64_t frontier_ns_ = 0;                         // start of the last piece: where the next one ends
   model::Join join_ = model::Join::kThreadContext;  // of the carrier that the walk stands on
   std::vector<bool> by_overlap_;                    // by node: it or an ancestor was adopted; empty when none was
   std::vector<DraftPiece> pieces_;                  // latest first while walking
