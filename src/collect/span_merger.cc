@@ -15,6 +15,7 @@ using model::Span;
 // The client turns its microseconds into a double of seconds and back.
 constexpr int64_t kSameTimeNs = 2'000;
 constexpr int64_t kBucketNs = 4'000;
+constexpr size_t kCandidatesMax = 64;  // of one name and start, or of one first half of an id: looked at for a span
 
 uint64_t StartKey(const std::string& name, int64_t bucket) {
   return std::hash<std::string>()(name) ^ (static_cast<uint64_t>(bucket) * 0x9E3779B97F4A7C15ull);
@@ -68,28 +69,19 @@ void SpanMerger::Remember(Span* update) {
     Forget(known->second);
   }
   const Span& run = *update;
-  known_.push_back({run, paired, ApproxBytes(run)});
+  known_.push_back({run, paired, ApproxBytes(run), {}, {}});
   known_bytes_ += known_.back().bytes;
   KnownIt it = std::prev(known_.end());
   by_uuid_[run.uuid] = it;
-  by_start_.emplace(StartKey(run.name, run.start_unix_ns / kBucketNs), it);
-  by_first_half_.emplace(SpanKey{run.trace_id, run.uuid.hi}, it);
+  it->at_start = by_start_.emplace(StartKey(run.name, run.start_unix_ns / kBucketNs), it);
+  it->at_first_half = by_first_half_.emplace(SpanKey{run.trace_id, run.uuid.hi}, it);
   while (known_.size() > limits_.remembered_runs || known_bytes_ > limits_.remembered_bytes) Forget(known_.begin());
 }
 
 void SpanMerger::Forget(KnownIt run) {
-  auto erase = [run](auto* index, const auto& key) {
-    auto [first, last] = index->equal_range(key);
-    for (; first != last; ++first) {
-      if (first->second != run) continue;
-      index->erase(first);
-      return;
-    }
-  };
-  const Span& span = run->run;
-  erase(&by_start_, StartKey(span.name, span.start_unix_ns / kBucketNs));
-  erase(&by_first_half_, SpanKey{span.trace_id, span.uuid.hi});
-  by_uuid_.erase(span.uuid);
+  by_start_.erase(run->at_start);
+  by_first_half_.erase(run->at_first_half);
+  by_uuid_.erase(run->run.uuid);
   known_bytes_ -= run->bytes;
   known_.erase(run);
 }
@@ -105,7 +97,7 @@ std::vector<SpanMerger::KnownIt> SpanMerger::Twins(const Span& span) {
   int64_t bucket = span.start_unix_ns / kBucketNs;
   for (int64_t near : {bucket - 1, bucket, bucket + 1}) {
     auto [first, last] = by_start_.equal_range(StartKey(span.name, near));
-    for (; first != last; ++first) {
+    for (size_t seen = 0; first != last && seen < kCandidatesMax; ++first, ++seen) {
       const Known& known = *first->second;
       // Below a span of the app's own OpenTelemetry the twin has that span's trace id: which of the two traces the run
       // belongs to is decided when both are whole (analyze/twin_spans.h).
@@ -166,9 +158,9 @@ void SpanMerger::Rehang(Span* span) {
     return;
   }
   const Span* best = nullptr;
-  int candidates = 0;
+  size_t candidates = 0;
   auto [first, last] = by_first_half_.equal_range(key);
-  for (; first != last; ++first) {
+  for (; first != last && candidates < kCandidatesMax; ++first) {
     const Span& run = first->second->run;
     ++candidates;
     bool contains = run.start_unix_ns <= span->start_unix_ns && span->end_unix_ns <= EndOf(run);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -34,21 +35,24 @@ class SpanMerger {
   void Flush(std::vector<model::Span>* ready);
 
  private:
+  struct SpanKey {
+    model::TraceId trace;
+    model::SpanId span = 0;
+    auto operator<=>(const SpanKey&) const = default;
+  };
+  struct Known;
+  using KnownIt = std::list<Known>::iterator;
   struct Known {
     model::Span run;
     bool paired = false;
     size_t bytes = 0;
+    std::multimap<uint64_t, KnownIt>::iterator at_start = {};
+    std::multimap<SpanKey, KnownIt>::iterator at_first_half = {};
   };
-  using KnownIt = std::list<Known>::iterator;
   struct Held {
     model::Span span;
     int64_t since_mono_ns = 0;
     size_t bytes = 0;
-  };
-  struct SpanKey {
-    model::TraceId trace;
-    model::SpanId span = 0;
-    bool operator==(const SpanKey&) const = default;
   };
   struct SpanKeyHash {
     size_t operator()(const SpanKey& key) const { return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.span); }
@@ -69,8 +73,9 @@ class SpanMerger {
   std::list<Known> known_;  // the oldest first, at most remembered_runs
   size_t known_bytes_ = 0;
   std::unordered_map<model::Uuid, KnownIt, model::IdHash> by_uuid_;
-  std::unordered_multimap<uint64_t, KnownIt> by_start_;
-  std::unordered_multimap<SpanKey, KnownIt, SpanKeyHash> by_first_half_;
+  // Ordered, because an entry is erased by its iterator: any number of runs may have one name and start.
+  std::multimap<uint64_t, KnownIt> by_start_;
+  std::multimap<SpanKey, KnownIt> by_first_half_;
   std::unordered_map<SpanKey, model::SpanId, SpanKeyHash> twin_ids_;  // an OTLP twin's id to its run's
   std::deque<SpanKey> twin_order_;
   std::deque<Held> held_;

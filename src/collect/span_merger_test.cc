@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace tailspan::collect {
 namespace {
 
@@ -190,6 +192,19 @@ TEST_F(SpanMergerTest, ATwinInAnotherTraceIsHandedOn) {
   auto spans = Take();
   ASSERT_EQ(spans.size(), 1u);
   EXPECT_EQ(spans[0].span_id, 99u);
+}
+
+TEST_F(SpanMergerTest, AnyNumberOfRunsMayHaveOneNameAndStart) {
+  // Seconds with a search among the equal ones for each, a moment without.
+  merger_.SeenLangsmith();
+  auto began = std::chrono::steady_clock::now();
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    Span run = LangsmithRun({7, 8 + i}, "a", 0, 5);
+    Runs({run});
+    if (i % 4 == 0) Spans({Twin(run, 1 + i)});
+    Take();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
 TEST_F(SpanMergerTest, MemoryIsBounded) {

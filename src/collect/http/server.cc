@@ -31,7 +31,7 @@ namespace {
 
 // Beast reads 512 bytes at a time into a buffer that has not been given room (1.2 ms of CPU for a 160 KB body).
 constexpr size_t kReadBufferBytes = 128u << 10;
-constexpr size_t kLingerBytesMax = 16u << 20;
+constexpr size_t kLingerBytesMax = 256u << 20;
 constexpr milliseconds kLinger{1000};
 constexpr milliseconds kAcceptPause{50};
 

@@ -67,7 +67,7 @@ class RunTable {
   size_t open_bytes_ = 0;        // of them, roughly
   std::list<model::Uuid> ages_;  // of open_, the oldest first
   std::vector<model::Uuid> touched_;
-  std::deque<std::pair<model::Uuid, int64_t>> unsaved_;                   // and since when; also of runs that are gone
+  std::deque<std::pair<model::Uuid, int64_t>> unsaved_;  // and since when; also of runs that are gone
   struct Finished {
     model::Uuid trace_id;
     bool ended = false;  // false: the table overflowed first
