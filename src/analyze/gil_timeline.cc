@@ -7,6 +7,7 @@ namespace tailspan::analyze {
 GilTimeline::GilTimeline(const Timeline& timeline) : timeline_(timeline) {
   std::map<int32_t, std::vector<int>> threads;
   for (size_t i = 0; i < timeline.threads().size(); ++i) {
+    if (timeline.threads()[i].intervals.empty()) continue;  // a ring may name any thread
     threads[timeline.threads()[i].key.pid].push_back(static_cast<int>(i));
   }
   for (auto& [pid, list] : threads) {

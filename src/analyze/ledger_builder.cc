@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "analyze/analyze.h"
+#include "analyze/draft_ledger.h"
 #include "analyze/path_walker.h"
 #include "analyze/span_join.h"
 #include "analyze/twin_spans.h"
-#include "base/result.h"
 
 namespace tailspan::analyze {
 namespace {
@@ -77,6 +77,12 @@ std::vector<uint32_t> NamePaths(const Trace& trace, TraceLedger* ledger) {
   return of_node;
 }
 
+// Of those that ledgers are made from.
+size_t RecordCount(const model::RecordBatch& batch) {
+  return batch.spans.size() + batch.intervals.size() + batch.steps.size() + batch.span_changes.size() +
+         batch.polls.size() + batch.gc_pauses.size();
+}
+
 TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts) {
   const model::Span& root = *trace.root().span;
   TraceLedger ledger;
@@ -117,18 +123,21 @@ std::vector<TraceLedger> BuildLedgers(const model::RecordBatch& batch, const Led
   base::ClockMap clock(batch.clock_pairs);
   MergedSpans merged = MergeTwins(batch, loss);
   std::vector<Trace> traces = AssembleTraces(merged.changed ? merged.spans : batch.spans, clock, options, loss);
-  Timeline timeline(batch);
+  Timeline timeline(batch, loss);
   JoinSpansToThreads(traces, &timeline);
   GilTimeline gil(timeline);
   Network network(timeline);
-  WalkIndex index{traces, timeline, gil, network, options, loss, {}, {}};
+  WalkIndex index{traces, timeline, gil, network, options, loss, {}, {}, {}};
   index.Fill(merged.stands_for);
   std::vector<TraceLedger> out;
   out.reserve(traces.size());
+  size_t pieces_left = std::max(options.pieces_max, options.pieces_per_record_max * RecordCount(batch));
   for (size_t i = 0; i < traces.size(); ++i) {
-    out.push_back(ToLedger(traces[i], PathWalker(index, static_cast<int>(i)).Walk()));
-    std::string broken = model::CheckLaw(out.back());
-    TAILSPAN_CHECK(broken.empty());
+    const size_t pieces_max = std::min(options.pieces_per_trace_max, pieces_left);
+    std::vector<DraftPiece> pieces = PathWalker(index, static_cast<int>(i), pieces_max).Walk();
+    pieces_left -= std::min(pieces.size(), pieces_left);
+    out.push_back(ToLedger(traces[i], std::move(pieces)));
+    HoldToLaw(&out.back(), loss);
   }
   return out;
 }

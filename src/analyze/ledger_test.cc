@@ -29,6 +29,7 @@ std::string Golden(const RecordingBuilder& recording, size_t which = 0) {
   EXPECT_GT(ledgers.size(), which);
   if (ledgers.size() <= which) return "";
   EXPECT_EQ(model::CheckLaw(ledgers[which]), "");
+  EXPECT_TRUE(Contradictions(loss).empty());
   return Print(ledgers[which]);
 }
 
@@ -420,7 +421,8 @@ TEST(Ledger, SocketReadIsThePeersAndRepairsAreSplit) {
   r.Wait(100, 10, 10, 330, 330, WaitClass::kPoll, Cause::kNetRecv);
   EXPECT_EQ(Golden(r),
             "0-10 root on_cpu\n10-100 root net_recv 10.0.0.2:8000\n100-300 root retransmit 10.0.0.2:8000\n"
-            "300-330 root net_recv 10.0.0.2:8000\n330-331 root event_loop event loop\n331-332 root on_cpu\n332-333 root event_loop opener\n"
+            "300-330 root net_recv 10.0.0.2:8000\n330-331 root event_loop event loop\n331-332 root on_cpu\n332-333 "
+            "root event_loop opener\n"
             "333-334 root event_loop event loop\n334-400 root on_cpu\n");
 }
 

@@ -56,7 +56,7 @@ Network::Network(const Timeline& timeline) : timeline_(timeline) {
   for (const Retransmission& r : batch.retransmissions) retransmissions_[{r.local, r.remote}].push_back(&r);
   for (const model::SocketReady& r : batch.sockets_ready) ready_[{r.local, r.remote}].push_back(r.at_mono_ns);
   for (const SocketInfo& info : batch.sockets) {
-    by_fd_[{info.pid, info.fd}].push_back(&info);
+    by_fd_[{info.pid, info.fd}].push_back({&info, &info});
     AddOwner(info.local, info.remote, {info.from_mono_ns, info.pid});
   }
   for (const model::ThreadInterval& interval : batch.intervals) {
@@ -70,13 +70,21 @@ Network::Network(const Timeline& timeline) : timeline_(timeline) {
   }
   for (auto& [pair, list] : ready_) std::sort(list.begin(), list.end());
   for (auto& [key, list] : by_fd_) {
-    std::stable_sort(list.begin(), list.end(), [](const SocketInfo* a, const SocketInfo* b) {
-      return std::pair(a->from_mono_ns, a->remote.family != 0) < std::pair(b->from_mono_ns, b->remote.family != 0);
+    std::stable_sort(list.begin(), list.end(), [](const Descriptor& a, const Descriptor& b) {
+      return std::pair(a.told->from_mono_ns, a.told->remote.family != 0) <
+             std::pair(b.told->from_mono_ns, b.told->remote.family != 0);
     });
+    for (size_t i = list.size(); i-- > 0;) {
+      bool goes_on = i + 1 < list.size() && list[i + 1].told->inode == list[i].told->inode;
+      if (!list[i].told->remote.family && goes_on) list[i].known = list[i + 1].known;
+    }
   }
   SortByTime(&connected_);
   SortByTime(&listening_);
   SortByTime(&listening_anywhere_);
+  for (const auto& [port, owners] : listening_anywhere_) {
+    if (AreSeveralServices(owners)) several_services_.insert(port);
+  }
 }
 
 void Network::AddOwner(const SocketAddress& local, const SocketAddress& remote, Owner owner) {
@@ -94,12 +102,11 @@ Connection Network::ConnectionOf(int32_t pid, int32_t fd, int64_t at_ns) const {
   if (it == by_fd_.end()) return {};
   const auto& list = it->second;
   auto after = std::upper_bound(list.begin(), list.end(), at_ns,
-                                [](int64_t value, const SocketInfo* info) { return value < info->from_mono_ns; });
-  const SocketInfo* best = after == list.begin() ? list.front() : *std::prev(after);
-  if (best->from_mono_ns > at_ns && best->registered) return {};
+                                [](int64_t value, const Descriptor& one) { return value < one.told->from_mono_ns; });
+  const Descriptor& best = after == list.begin() ? list.front() : *std::prev(after);
+  if (best.told->from_mono_ns > at_ns && best.told->registered) return {};
   // Not connected yet when it was told: the same socket's next entry knows more.
-  for (; !best->remote.family && after != list.end() && (*after)->inode == best->inode; ++after) best = *after;
-  return {best->local, best->remote, best->inode};
+  return {best.known->local, best.known->remote, best.known->inode};
 }
 
 int64_t Network::ReadyAt(const Connection& connection, int64_t from_ns, int64_t to_ns) const {
@@ -137,9 +144,10 @@ void Network::AddRepairs(const Connection& connection, bool ours, int64_t from_n
   if (it == retransmissions_.end()) return;
   const std::vector<const Retransmission*>& events = it->second;
   std::optional<Repair> open;
-  for (size_t i = 0; i < events.size(); ++i) {
+  auto first = std::upper_bound(events.begin(), events.end(), from_ns,
+                                [](int64_t value, const Retransmission* event) { return value < event->at_mono_ns; });
+  for (auto i = static_cast<size_t>(first - events.begin()); i < events.size(); ++i) {
     const Retransmission& event = *events[i];
-    if (event.at_mono_ns <= from_ns) continue;
     if (event.at_mono_ns > to_ns) break;
     const Retransmission* before = i ? events[i - 1] : nullptr;
     const int64_t sent_ns = SentAt(event, before);
@@ -173,17 +181,19 @@ std::vector<Repair> Network::RepairsIn(const Connection& connection, int64_t fro
   return joined;
 }
 
+bool Network::AreSeveralServices(const std::vector<Owner>& owners) const {
+  const model::ProcessInfo* first = timeline_.Process(owners.front().pid);
+  return std::any_of(owners.begin(), owners.end(), [&](const Owner& owner) {
+    const model::ProcessInfo* process = timeline_.Process(owner.pid);
+    return owner.pid != owners.front().pid && (!first || !process || first->comm != process->comm);
+  });
+}
+
 // Who listens at the address's port, if the address is of this host as far as followed sockets tell. In several network
 // namespaces one port may be several services': then it is nobody.
 int32_t Network::ListenerAnywhere(const SocketAddress& address, int64_t at_ns) const {
   if (!IsLoopback(address) && !host_addresses_.count(WithoutPort(address))) return 0;
-  auto it = listening_anywhere_.find(address.port);
-  if (it == listening_anywhere_.end()) return 0;
-  const model::ProcessInfo* first = timeline_.Process(it->second.front().pid);
-  for (const Owner& owner : it->second) {
-    const model::ProcessInfo* process = timeline_.Process(owner.pid);
-    if (owner.pid != it->second.front().pid && (!first || !process || first->comm != process->comm)) return 0;
-  }
+  if (several_services_.count(address.port)) return 0;
   return OwnerAt(listening_anywhere_, address.port, at_ns);
 }
 

@@ -58,6 +58,7 @@ class Network {
   using Owners = std::map<Key, std::vector<Owner>>;  // by time
 
   void AddOwner(const model::SocketAddress& local, const model::SocketAddress& remote, Owner owner);
+  bool AreSeveralServices(const std::vector<Owner>& owners) const;
   int32_t ListenerAnywhere(const model::SocketAddress& address, int64_t at_ns) const;
 
   const Timeline& timeline_;
@@ -66,8 +67,13 @@ class Network {
   Owners<Pair> connected_;                         // by (local, remote)
   Owners<model::SocketAddress> listening_;         // at an address
   Owners<uint16_t> listening_anywhere_;            // at the wildcard address: by port
+  std::set<uint16_t> several_services_;            // of these ports
   std::set<model::SocketAddress> host_addresses_;  // of local ends; port 0
-  std::map<std::pair<int32_t, int32_t>, std::vector<const model::SocketInfo*>> by_fd_;
+  struct Descriptor {
+    const model::SocketInfo* told;
+    const model::SocketInfo* known;  // the same socket's next entry that knows its remote end; without one its last
+  };
+  std::map<std::pair<int32_t, int32_t>, std::vector<Descriptor>> by_fd_;  // by time
 };
 
 }  // namespace tailspan::analyze

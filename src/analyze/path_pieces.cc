@@ -35,28 +35,9 @@ void PathWalker::Emit(int64_t from_ns, int64_t to_ns, int node, Cause cause, Bla
   EmitAs(join_, from_ns, to_ns, node, cause, std::move(blame), summed, std::move(evidence));
 }
 
-// A ring may say what cannot be, such as two steps of one thread at once; what its records leave out between two pieces
-// is not known, and none tells of a time twice.
-void PathWalker::CloseGap(int64_t from_ns, int node) {
-  if (from_ns >= frontier_ns_) return;
-  pieces_.push_back({from_ns,
-                     frontier_ns_,
-                     node,
-                     Cause::kUnexplained,
-                     {},
-                     false,
-                     model::Join::kNone,
-                     "records that contradict each other"});
-  frontier_ns_ = from_ns;
-}
-
 void PathWalker::EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, Cause cause, Blame blame,
                         bool summed, std::string evidence) {
-  from_ns = std::max(from_ns, lo_ns_);
-  to_ns = std::min(to_ns, frontier_ns_);
-  if (to_ns <= from_ns) return;
-  CloseGap(to_ns, node);
-  frontier_ns_ = from_ns;
+  if (!draft_.Wants(from_ns, to_ns)) return;
   // The weakest link counts.
   if (model::JoinConfidence(join_) < model::JoinConfidence(join)) join = join_;
   bool by_overlap = !by_overlap_.empty() && by_overlap_[static_cast<size_t>(node)];
@@ -65,7 +46,7 @@ void PathWalker::EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int no
   }
   if (cause == Cause::kUnexplained) join = model::Join::kNone;
   blame.confidence = std::min(blame.confidence, model::JoinConfidence(join));
-  pieces_.push_back({from_ns, to_ns, node, cause, std::move(blame), summed, join, std::move(evidence)});
+  draft_.Add({from_ns, to_ns, node, cause, std::move(blame), summed, join, std::move(evidence)});
 }
 
 void PathWalker::EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int node, Cause cause, const Blame& blame,
@@ -76,7 +57,11 @@ void PathWalker::EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int no
 }
 
 void PathWalker::EmitRingHole(const RingHole& hole, int64_t from_ns, int64_t to_ns, int node) {
-  if (std::max(from_ns, lo_ns_) >= to_ns) return;
+  if (!draft_.Wants(from_ns, to_ns)) return;
+  if (hole.record_count == 0) {
+    Emit(from_ns, to_ns, node, Cause::kUnexplained, {}, false, "records that contradict each other");
+    return;
+  }
   index_.loss->Add(Loss::kLedgerHole);
   Emit(from_ns, to_ns, node, Cause::kUnexplained, {}, false,
        fmt::format("{} record{} of the loop lost here", hole.record_count, hole.record_count == 1 ? "" : "s"));
@@ -98,10 +83,17 @@ void PathWalker::EmitSlice(const Slice& slice, int thread, int node) {
               });
 }
 
-// The same, cut where the thread's current span changed.
+void PathWalker::EmitSlices(int thread, int64_t from_ns, int64_t to_ns, int node) {
+  timeline_.SlicesBackward(thread, from_ns, to_ns, [&](const Slice& slice) {
+    EmitSlice(slice, thread, node);
+    return !draft_.done();
+  });
+}
+
+// A slice outside holes, cut where the thread's current span changed.
 void PathWalker::EmitKnownSlice(const Slice& slice, int thread, int node) {
   int64_t end_ns = slice.end_ns;
-  while (end_ns > slice.start_ns) {
+  while (end_ns > slice.start_ns && !draft_.done()) {
     const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
     int64_t start_ns = mark ? std::max(mark->at_ns, slice.start_ns) : slice.start_ns;
     int part_node = NodeAt(thread, end_ns - 1, node);
@@ -184,129 +176,127 @@ void PathWalker::EmitGil(const Slice& slice, int thread, int node) {
 void PathWalker::EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node) {
   from_ns = std::max(from_ns, lo_ns_);
   if (to_ns <= from_ns) return;
+  timeline_.SlicesBackward(thread, from_ns, to_ns, [&](const Slice& slice) {
+    EmitLoopSlice(slice, thread, node);
+    return !draft_.done();
+  });
+}
+
+void PathWalker::EmitLoopSlice(const Slice& slice, int thread, int node) {
   const ThreadLine& line = timeline_.thread(thread);
-  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
-    bool passes =
-        slice->kind == Slice::Kind::kRunnable ||
-        (slice->kind == Slice::Kind::kBlocked && (slice->cause == Cause::kGil || slice->cause == Cause::kStopped));
-    if (slice->kind == Slice::Kind::kUnknown && !line.intervals.empty()) {
-      index_.loss->Add(Loss::kLedgerHole);
-      Emit(slice->start_ns, slice->end_ns, node, Cause::kUnexplained, {}, false,
-           "no kernel record of the loop's thread");
-      continue;
-    }
-    if (passes) {
-      if (slice->cause == Cause::kGil) {
-        EmitGil(*slice, thread, node);
-      } else if (slice->kind == Slice::Kind::kRunnable) {
-        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
-      } else {
-        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed);
-      }
-      continue;
-    }
-    double confidence = slice->kind == Slice::Kind::kUnknown ? 0.5 : 0.95;
-    std::string evidence =
-        slice->kind == Slice::Kind::kBlocked ? fmt::format("the loop was in {}", model::CauseName(slice->cause)) : "";
-    int64_t end_ns = slice->end_ns;
-    while (end_ns > slice->start_ns) {
-      int running = timeline_.StepBefore(thread, end_ns);
-      const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
-      int64_t start_ns = mark ? std::max(mark->at_ns, slice->start_ns) : slice->start_ns;
-      if (running >= 0) start_ns = std::max(start_ns, timeline_.step(running).record->start_mono_ns);
-      if (start_ns >= end_ns) start_ns = end_ns - 1;
-      bool has_span = running >= 0 && timeline_.SpanAt(thread, end_ns - 1) != 0;
-      Blame blame = has_span ? BlameThread(thread, end_ns - 1, "loop step that ran", confidence)
-                             : Blame{BlameKind::kThread,
-                                     "event loop",
-                                     fmt::format("thread {}", line.key.tid),
-                                     "the loop's own work",
-                                     confidence,
-                                     {},
-                                     0};
-      CutBackward(line.gc, start_ns, end_ns, [&](int64_t from, int64_t to, const GcStretch* gc) {
-        bool collects = gc && slice->kind != Slice::Kind::kBlocked;
-        EmitInferred(thread, from, to, node, Cause::kEventLoop,
-                     collects && !has_span ? BlameCollector(*gc, thread) : blame, slice->summed,
-                     collects ? CollectorText(*gc) : evidence);
-      });
-      end_ns = start_ns;
-    }
+  if (slice.kind == Slice::Kind::kUnknown && !line.intervals.empty()) {
+    index_.loss->Add(Loss::kLedgerHole);
+    return Emit(slice.start_ns, slice.end_ns, node, Cause::kUnexplained, {}, false,
+                "no kernel record of the loop's thread");
+  }
+  if (slice.kind == Slice::Kind::kRunnable) {
+    return Emit(slice.start_ns, slice.end_ns, node, slice.cause, BlameOccupant(*slice.interval), slice.summed);
+  }
+  if (slice.kind == Slice::Kind::kBlocked && slice.cause == Cause::kGil) return EmitGil(slice, thread, node);
+  if (slice.kind == Slice::Kind::kBlocked && slice.cause == Cause::kStopped) {
+    return Emit(slice.start_ns, slice.end_ns, node, slice.cause, BlameWait(slice), slice.summed);
+  }
+  double confidence = slice.kind == Slice::Kind::kUnknown ? 0.5 : 0.95;
+  std::string evidence =
+      slice.kind == Slice::Kind::kBlocked ? fmt::format("the loop was in {}", model::CauseName(slice.cause)) : "";
+  for (int64_t end_ns = slice.end_ns; end_ns > slice.start_ns && !draft_.done();) {
+    const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);  // it begins before end_ns: each turn passes it
+    int64_t start_ns = mark ? std::max(mark->at_ns, slice.start_ns) : slice.start_ns;
+    bool has_span = mark && mark->step >= 0 && mark->span_id != 0;
+    Blame blame = has_span ? BlameThread(thread, end_ns - 1, "loop step that ran", confidence)
+                           : Blame{BlameKind::kThread,
+                                   "event loop",
+                                   fmt::format("thread {}", line.key.tid),
+                                   "the loop's own work",
+                                   confidence,
+                                   {},
+                                   0};
+    CutBackward(line.gc, start_ns, end_ns, [&](int64_t from, int64_t to, const GcStretch* gc) {
+      bool collects = gc && slice.kind != Slice::Kind::kBlocked;
+      EmitInferred(thread, from, to, node, Cause::kEventLoop,
+                   collects && !has_span ? BlameCollector(*gc, thread) : blame, slice.summed,
+                   collects ? CollectorText(*gc) : evidence);
+    });
+    end_ns = start_ns;
   }
 }
 
 // [from, to): a job waited in a pool's queue; `thread` is the worker that took it in the end.
 void PathWalker::EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node) {
   from_ns = std::max(from_ns, lo_ns_);
-  if (to_ns <= from_ns) return;
-  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
-    int64_t end_ns = slice->end_ns;
-    while (end_ns > slice->start_ns) {
-      int busy = timeline_.StepBefore(thread, end_ns);
-      if (busy >= 0) {
-        int64_t start_ns = std::min(end_ns - 1, std::max(slice->start_ns, timeline_.step(busy).record->start_mono_ns));
-        EmitInferred(thread, start_ns, end_ns, node, Cause::kQueue,
-                     BlameThread(thread, end_ns - 1, "job that the worker ran", 0.9), slice->summed);
-        end_ns = start_ns;
-        continue;
-      }
-      // The worker had no job: waking up, taking the GIL, getting a CPU.
-      int64_t start_ns = slice->start_ns;
-      const auto& steps = timeline_.thread(thread).steps;
-      auto before = std::lower_bound(steps.begin(), steps.end(), end_ns, [&](int step, int64_t value) {
-        return timeline_.step(step).record->start_mono_ns < value;
-      });
-      if (before != steps.begin()) start_ns = std::max(start_ns, timeline_.step(*(before - 1)).record->end_mono_ns);
-      if (start_ns >= end_ns) start_ns = end_ns - 1;
-      Slice part = *slice;
-      part.start_ns = start_ns;
-      part.end_ns = end_ns;
-      if (slice->kind == Slice::Kind::kBlocked && slice->cause == Cause::kGil) {
-        EmitGil(part, thread, node);
-      } else if (slice->kind == Slice::Kind::kRunnable) {
-        Emit(start_ns, end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
-      } else {
-        EmitInferred(thread, start_ns, end_ns, node, Cause::kQueue,
-                     {BlameKind::kThread,
-                      "thread pool",
-                      fmt::format("thread {}", timeline_.thread(thread).key.tid),
-                      "worker taking up the job",
-                      0.8,
-                      {},
-                      0},
-                     slice->summed);
-      }
-      end_ns = start_ns;
+  timeline_.SlicesBackward(thread, from_ns, to_ns, [&](const Slice& slice) {
+    EmitPoolSlice(slice, thread, node);
+    return !draft_.done();
+  });
+}
+
+void PathWalker::EmitPoolSlice(const Slice& slice, int thread, int node) {
+  for (int64_t end_ns = slice.end_ns; end_ns > slice.start_ns && !draft_.done();) {
+    const SpanMark* mark = timeline_.MarkAt(thread, end_ns - 1);
+    const bool has_job = mark && mark->step >= 0;
+    Slice part = slice;
+    part.end_ns = end_ns;
+    if (has_job) {
+      part.start_ns = std::max(slice.start_ns, timeline_.step(mark->step).record->start_mono_ns);
+    } else if (mark) {
+      part.start_ns = std::max(slice.start_ns, mark->at_ns);
     }
+    if (has_job) {
+      EmitInferred(thread, part.start_ns, end_ns, node, Cause::kQueue,
+                   BlameThread(thread, end_ns - 1, "job that the worker ran", 0.9), slice.summed);
+    } else if (slice.kind == Slice::Kind::kBlocked && slice.cause == Cause::kGil) {
+      // The worker had no job: waking up, taking the GIL, getting a CPU.
+      EmitGil(part, thread, node);
+    } else if (slice.kind == Slice::Kind::kRunnable) {
+      Emit(part.start_ns, end_ns, node, slice.cause, BlameOccupant(*slice.interval), slice.summed);
+    } else {
+      EmitInferred(thread, part.start_ns, end_ns, node, Cause::kQueue,
+                   {BlameKind::kThread,
+                    "thread pool",
+                    fmt::format("thread {}", timeline_.thread(thread).key.tid),
+                    "worker taking up the job",
+                    0.8,
+                    {},
+                    0},
+                   slice.summed);
+    }
+    end_ns = part.start_ns;
   }
 }
 
 // The running part of a callback that passes news on, booked on the span that waits for it.
 void PathWalker::EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node) {
-  const Step& s = timeline_.step(step);
-  std::vector<Slice> slices = timeline_.Slices(s.thread, std::max(from_ns, lo_ns_), to_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
-    switch (slice->kind) {
-      case Slice::Kind::kOnCpu:
-        EmitOnCpu(*slice, s.thread, node);
-        break;
-      case Slice::Kind::kRunnable:
-        Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameOccupant(*slice->interval), slice->summed);
-        break;
-      case Slice::Kind::kBlocked:
-        if (slice->cause == Cause::kGil) {
-          EmitGil(*slice, s.thread, node);
-        } else {
-          Emit(slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice), slice->summed);
-        }
-        break;
-      case Slice::Kind::kUnknown:
-        Emit(slice->start_ns, slice->end_ns, node, Cause::kUnexplained, {}, false,
-             "no kernel record of the loop's thread");
-        break;
-    }
+  const int thread = timeline_.step(step).thread;
+  timeline_.SlicesBackward(thread, std::max(from_ns, lo_ns_), to_ns, [&](const Slice& slice) {
+    CutBackward(timeline_.Holes(thread), slice.start_ns, slice.end_ns,
+                [&](int64_t start_ns, int64_t end_ns, const RingHole* hole) {
+                  Slice part = slice;
+                  part.start_ns = start_ns;
+                  part.end_ns = end_ns;
+                  hole ? EmitRingHole(*hole, start_ns, end_ns, node) : EmitPassingSlice(part, thread, node);
+                });
+    return !draft_.done();
+  });
+}
+
+void PathWalker::EmitPassingSlice(const Slice& slice, int thread, int node) {
+  switch (slice.kind) {
+    case Slice::Kind::kOnCpu:
+      EmitOnCpu(slice, thread, node);
+      break;
+    case Slice::Kind::kRunnable:
+      Emit(slice.start_ns, slice.end_ns, node, slice.cause, BlameOccupant(*slice.interval), slice.summed);
+      break;
+    case Slice::Kind::kBlocked:
+      if (slice.cause == Cause::kGil) {
+        EmitGil(slice, thread, node);
+      } else {
+        Emit(slice.start_ns, slice.end_ns, node, slice.cause, BlameWait(slice), slice.summed);
+      }
+      break;
+    case Slice::Kind::kUnknown:
+      Emit(slice.start_ns, slice.end_ns, node, Cause::kUnexplained, {}, false, "no kernel record of the loop's thread");
+      break;
   }
 }
 

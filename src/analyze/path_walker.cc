@@ -38,12 +38,18 @@ void WalkIndex::Fill(const std::unordered_map<model::SpanId, model::SpanId>& sta
   for (const auto& [published, kept] : stands_for) {
     if (auto found = spans.find(kept); found != spans.end()) spans.try_emplace(published, found->second);
   }
+  same_trace_since_ns.resize(timeline.threads().size());
   for (size_t thread = 0; thread < timeline.threads().size(); ++thread) {
     const auto& marks = timeline.threads()[thread].marks;
+    auto& since_ns = same_trace_since_ns[thread];
+    since_ns.reserve(marks.size());
+    int last_trace = -1;
     for (size_t i = 0; i < marks.size(); ++i) {
-      if (marks[i].span_id == 0) continue;
-      auto it = spans.find(marks[i].span_id);
-      if (it == spans.end()) continue;
+      auto it = marks[i].span_id == 0 ? spans.end() : spans.find(marks[i].span_id);
+      int trace = it == spans.end() ? -1 : it->second.trace;
+      since_ns.push_back(trace >= 0 && trace == last_trace ? since_ns.back() : marks[i].at_ns);
+      last_trace = trace;
+      if (trace < 0) continue;
       const auto& intervals = timeline.threads()[thread].intervals;
       int64_t open_end = intervals.empty() ? marks[i].at_ns : intervals.back()->wait_end_mono_ns;
       int64_t end = i + 1 < marks.size() ? marks[i + 1].at_ns : open_end;
@@ -59,8 +65,13 @@ void WalkIndex::Fill(const std::unordered_map<model::SpanId, model::SpanId>& sta
   }
 }
 
-PathWalker::PathWalker(const WalkIndex& index, int trace)
-    : index_(index), timeline_(index.timeline), trace_(index.traces[static_cast<size_t>(trace)]), trace_index_(trace) {
+PathWalker::PathWalker(const WalkIndex& index, int trace, size_t pieces_max)
+    : index_(index),
+      timeline_(index.timeline),
+      trace_(index.traces[static_cast<size_t>(trace)]),
+      trace_index_(trace),
+      lo_ns_(trace_.root().start_mono_ns),
+      draft_(lo_ns_, trace_.root().end_mono_ns, pieces_max) {
   bool any = std::any_of(trace_.nodes.begin(), trace_.nodes.end(), [](const SpanNode& node) { return node.adopted; });
   if (!any) return;
   by_overlap_.resize(trace_.nodes.size());
@@ -70,14 +81,12 @@ PathWalker::PathWalker(const WalkIndex& index, int trace)
 }
 
 std::vector<DraftPiece> PathWalker::Walk() {
-  lo_ns_ = trace_.root().start_mono_ns;
-  frontier_ns_ = trace_.root().end_mono_ns;
   if (index_.stretches[static_cast<size_t>(trace_index_)].empty()) {
     WalkSpansOnly(0, lo_ns_, trace_.root().end_mono_ns);
   } else {
     Cursor at = Start();
     int hops = 0;
-    while (at.at_ns > lo_ns_) {
+    while (at.at_ns > lo_ns_ && !draft_.done()) {
       int64_t before_ns = at.at_ns;
       if (at.thread >= 0) join_ = timeline_.thread(at.thread).join;
       if (at.thread < 0) {
@@ -87,18 +96,19 @@ std::vector<DraftPiece> PathWalker::Walk() {
       } else {
         at = WalkRunning(at);
       }
+      at.at_ns = std::min(at.at_ns, before_ns);
       if (at.at_ns < before_ns) {
         hops = 0;
       } else if (++hops > kHopsAtOneMomentMax) {
         index_.loss->Add(Loss::kPathCycleCut);
-        Emit(lo_ns_, at.at_ns, at.node, Cause::kUnexplained, {}, false, "the waits lead in a circle");
-        break;
+        draft_.Close("the waits lead in a circle");
       }
     }
   }
-  CloseGap(lo_ns_, 0);
-  std::reverse(pieces_.begin(), pieces_.end());
-  return std::move(pieces_);
+  std::vector<DraftPiece> pieces = draft_.Take();
+  if (draft_.cut()) index_.loss->Add(Loss::kLedgerCut);
+  if (draft_.gaps()) index_.loss->Add(Loss::kLedgerGap, draft_.gaps());
+  return pieces;
 }
 
 // Whether two stretches are the same task's, or the same thread's outside steps.
@@ -151,35 +161,35 @@ PathWalker::Cursor PathWalker::WalkRunning(Cursor at) {
     const LoopStep& record = *timeline_.step(at.step).record;
     floor_ns = std::max(floor_ns, record.start_mono_ns);
     if (at.at_ns > record.end_mono_ns) {  // the root's end was stamped after the step: the thread's book goes on
-      std::vector<Slice> after = timeline_.Slices(at.thread, std::max(record.end_mono_ns, lo_ns_), at.at_ns);
-      for (auto slice = after.rbegin(); slice != after.rend(); ++slice) EmitSlice(*slice, at.thread, at.node);
+      EmitSlices(at.thread, std::max(record.end_mono_ns, lo_ns_), at.at_ns, at.node);
       at.at_ns = std::max(record.end_mono_ns, lo_ns_);
       return at;
     }
   } else {
     // The contiguous stretch in which this thread worked for this trace.
     const SpanMark* mark = timeline_.MarkAt(at.thread, at.at_ns - 1);
-    int64_t begin_ns = lo_ns_;
+    bool is_ours = mark && IsOurs(mark->span_id);
     bool is_guessed = line.join != model::Join::kThreadContext;
-    if (is_guessed && !(mark && IsOurs(mark->span_id))) return {at.at_ns, -1, -1, at.node};
-    while (mark && IsOurs(mark->span_id)) {
-      begin_ns = mark->at_ns;
-      if (mark == line.marks.data()) break;
-      --mark;
+    if (is_guessed && !is_ours) return {at.at_ns, -1, -1, at.node};
+    if (is_ours) {
+      auto mark_index = static_cast<size_t>(mark - line.marks.data());
+      floor_ns = std::max(floor_ns, index_.same_trace_since_ns[static_cast<size_t>(at.thread)][mark_index]);
     }
-    if (mark && begin_ns > floor_ns) floor_ns = std::min(begin_ns, at.at_ns);
     if (line.born_ns > floor_ns && line.born_ns < at.at_ns) floor_ns = line.born_ns;
   }
-  std::vector<Slice> slices = timeline_.Slices(at.thread, floor_ns, at.at_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
-    Cursor jump;
-    if (JumpTarget(*slice, at.thread, &jump)) {
-      jump.node = NodeAt(at.thread, slice->end_ns, at.node);
-      if (JustServedUs(jump.thread, slice->interval->wait_start_mono_ns, jump.at_ns)) EmitAfterSpan(&jump);
-      return jump;
+  Cursor jump;
+  bool jumps = false;
+  timeline_.SlicesBackward(at.thread, floor_ns, at.at_ns, [&](const Slice& slice) {
+    jumps = JumpTarget(slice, at.thread, &jump);
+    if (jumps) {
+      jump.node = NodeAt(at.thread, slice.end_ns, at.node);
+      if (JustServedUs(jump.thread, slice.interval->wait_start_mono_ns, jump.at_ns)) EmitAfterSpan(&jump);
+    } else {
+      EmitSlice(slice, at.thread, at.node);
     }
-    EmitSlice(*slice, at.thread, at.node);
-  }
+    return !jumps && !draft_.done();
+  });
+  if (jumps) return jump;
   at.at_ns = floor_ns;
   at.node = NodeAt(at.thread, floor_ns, at.node);
   if (at.step >= 0 || floor_ns <= lo_ns_) return at;
@@ -197,7 +207,7 @@ PathWalker::Cursor PathWalker::WalkReady(const Cursor& at) {
   int origin = step.previous;
   int64_t suspended_ns = origin >= 0 ? timeline_.step(origin).record->end_mono_ns : lo_ns_;
   // Another request's step before lost records is another task's, whose address was used again.
-  if (origin >= 0 && !IsOurs(timeline_.SpanAtEnd(origin)) &&
+  if (origin >= 0 && !IsOurs(timeline_.step(origin).span_at_end) &&
       timeline_.HasHole(step.thread, suspended_ns, record.start_mono_ns)) {
     origin = -1;
     suspended_ns = lo_ns_;
@@ -208,7 +218,7 @@ PathWalker::Cursor PathWalker::WalkReady(const Cursor& at) {
   Cursor next = at;
   // While it waits a carrier's time is the span's that it had when it was suspended; a new task's, that it was made
   // with.
-  auto label = index_.spans.find(origin >= 0 ? timeline_.SpanAtEnd(origin) : record.span_id);
+  auto label = index_.spans.find(origin >= 0 ? timeline_.step(origin).span_at_end : record.span_id);
   if (label != index_.spans.end() && label->second.trace == trace_index_) {
     next.node = OpenNode(label->second.node, origin >= 0 ? suspended_ns : record.start_mono_ns);
   }
@@ -228,7 +238,7 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
   int64_t floor_ns = std::max(suspended_ns, lo_ns_);
   auto back_to_origin = [&]() -> Cursor {
     if (origin < 0) return {std::min(at.at_ns, floor_ns), -1, -1, at.node};
-    return {floor_ns, timeline_.step(origin).thread, origin, at.node};
+    return {std::min(at.at_ns, floor_ns), timeline_.step(origin).thread, origin, at.node};
   };
   for (int depth = 0; depth < index_.options.follow_depth_max; ++depth) {
     const LoopStep& record = *timeline_.step(step).record;
@@ -246,7 +256,7 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
       return back_to_origin();
     }
     if (record.kind == StepKind::kExecutor) return ResolveExecutor(at, step);
-    int waker = timeline_.FindStep(record.pid, record.waker_step_id);
+    int waker = timeline_.step(step).waker;
     if (int32_t tid = model::PlainThreadOf(record.waker_step_id)) {
       // Code in no step: a plain thread that called into the loop.
       int thread = timeline_.FindThread({record.pid, tid});
@@ -267,13 +277,13 @@ PathWalker::Cursor PathWalker::ResolveWaker(Cursor at, int step, int origin, int
     if (when_ns < at.at_ns) {
       EmitLoopBusy(w.thread, std::max(when_ns, floor_ns), at.at_ns, at.node);
       at.at_ns = std::max(when_ns, floor_ns);
-      if (at.at_ns <= floor_ns && record.kind != StepKind::kNewTask) return back_to_origin();
+      if (at.at_ns <= floor_ns) return back_to_origin();
     }
     Cursor there{std::min(when_ns, at.at_ns), w.thread, waker, at.node};
     if (record.kind == StepKind::kNewTask) return there;
     SpanId span = record.waker_span_id ? record.waker_span_id : timeline_.SpanAt(w.thread, when_ns);
     if (w.record->kind == StepKind::kExecutor) {
-      int submitter = timeline_.FindStep(w.record->pid, w.record->waker_step_id);
+      int submitter = w.waker;
       bool ours =
           IsOurs(span) || IsOurs(w.record->span_id) || (submitter >= 0 && submitter == origin) ||
           (submitter >= 0 && IsOurs(timeline_.SpanAt(timeline_.step(submitter).thread, w.record->ready_mono_ns)));
@@ -313,7 +323,7 @@ PathWalker::Cursor PathWalker::ResolveExecutor(Cursor at, int step) {
     int thread = timeline_.FindThread({record.pid, tid});
     return {at.at_ns, thread, -1, at.node};
   }
-  int submitter = timeline_.FindStep(record.pid, record.waker_step_id);
+  int submitter = timeline_.step(step).waker;
   if (submitter < 0) return {at.at_ns, -1, -1, at.node};
   const Step& s = timeline_.step(submitter);
   if (s.record->end_mono_ns < at.at_ns) {
@@ -396,8 +406,7 @@ bool PathWalker::JustServedUs(int thread, int64_t from_ns, int64_t at_ns) const 
 // What the thread did between that span's end and now is the waiting span's.
 void PathWalker::EmitAfterSpan(Cursor* at) {
   int64_t ended_ns = std::max(timeline_.MarkAt(at->thread, at->at_ns - 1)->at_ns, lo_ns_);
-  std::vector<Slice> slices = timeline_.Slices(at->thread, ended_ns, at->at_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) EmitSlice(*slice, at->thread, at->node);
+  EmitSlices(at->thread, ended_ns, at->at_ns, at->node);
   at->at_ns = std::min(at->at_ns, ended_ns);
 }
 
@@ -414,7 +423,7 @@ bool PathWalker::JumpTarget(const Slice& slice, int thread, Cursor* to) const {
               JustServedUs(waker, interval.wait_start_mono_ns, slice.end_ns);
   if (!ours && step >= 0) {
     const LoopStep& record = *timeline_.step(step).record;
-    int submitter = timeline_.FindStep(record.pid, record.waker_step_id);
+    int submitter = timeline_.step(step).waker;
     ours = record.kind == StepKind::kExecutor &&
            (IsOurs(record.span_id) ||
             (submitter >= 0 && IsOurs(timeline_.SpanAt(timeline_.step(submitter).thread, record.ready_mono_ns))));

@@ -9,8 +9,9 @@
 // event_loop, blamed on the step then running. Where no waking is known: the latest work of this trace before, with a
 // gap unexplained.
 //
-// Termination: each move lowers the current time or takes one of a bounded number of hops at one moment. Cost: linear
-// in the steps and intervals on the path. One object a trace; not thread-safe; the Timeline is shared.
+// Termination: each move lowers the current time, to where a record begins or ends, or takes one of a bounded number of
+// hops at one moment. Cost: linear in the steps and intervals on the path, and what it looks at becomes pieces, of
+// which there is a limit. One object a trace; not thread-safe; the Timeline is shared.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analyze/draft_ledger.h"
 #include "analyze/gil_timeline.h"
 #include "analyze/network.h"
 #include "analyze/timeline.h"
@@ -47,29 +49,21 @@ struct WalkIndex {
   const Network& network;
   const LedgerOptions& options;
   base::LossCounters* loss;
-  std::unordered_map<model::SpanId, SpanRef> spans;
+  std::unordered_map<model::SpanId, SpanRef, model::ForeignNumberHash> spans;
   std::vector<std::vector<TraceStretch>> stretches;  // by trace; by start
+  // By thread, parallel to its marks: since when its current spans have been of the same trace.
+  std::vector<std::vector<int64_t>> same_trace_since_ns;
 
   // `stands_for`: ids that threads may have published for a span of another id (MergeTwins).
   void Fill(const std::unordered_map<model::SpanId, model::SpanId>& stands_for);
 };
 
-// A piece on the monotonic clock, before it is put in order.
-struct DraftPiece {
-  int64_t start_ns = 0, end_ns = 0;
-  int node = 0;
-  model::Cause cause = model::Cause::kUnexplained;
-  model::Blame blame;
-  bool summed = false;
-  model::Join join = model::Join::kThreadContext;
-  std::string evidence;
-};
-
 class PathWalker {
  public:
-  PathWalker(const WalkIndex& index, int trace);
+  // Finds at most `pieces_max` pieces; what is left of the trace is one more, unexplained.
+  PathWalker(const WalkIndex& index, int trace, size_t pieces_max);
 
-  // Pieces from the root's start to its end, in order, without gap.
+  // Pieces from the root's start to its end, in order, without gap. Once.
   std::vector<DraftPiece> Walk();
 
  private:
@@ -97,24 +91,27 @@ class PathWalker {
   void Emit(int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame, bool summed = false,
             std::string evidence = {});
   void EmitSlice(const Slice& slice, int thread, int node);
+  void EmitSlices(int thread, int64_t from_ns, int64_t to_ns, int node);  // each
   void EmitKnownSlice(const Slice& slice, int thread, int node);
   // What follows from the order of the thread's loop records alone: not told where some of them were lost.
   void EmitInferred(int thread, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, const model::Blame& blame,
                     bool summed = false, const std::string& evidence = {});
   void EmitRingHole(const RingHole& hole, int64_t from_ns, int64_t to_ns, int node);
-  void CloseGap(int64_t from_ns, int node);
   void EmitAs(model::Join join, int64_t from_ns, int64_t to_ns, int node, model::Cause cause, model::Blame blame,
               bool summed = false, std::string evidence = {});
   void EmitOnCpu(const Slice& slice, int thread, int node);
   void EmitGil(const Slice& slice, int thread, int node);
   void EmitLoopBusy(int thread, int64_t from_ns, int64_t to_ns, int node);
+  void EmitLoopSlice(const Slice& slice, int thread, int node);
   // `loop_thread` is where the descriptor is polled, -1 when the waiting thread sleeps in the socket itself; then
   // `sleep` is that wait.
   void EmitSocketWait(int loop_thread, const model::ThreadInterval* sleep, const Connection& connection,
                       int64_t from_ns, int64_t to_ns, int node, model::Cause cause);
   void EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, const model::Blame& peer, int depth);
   void EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node);
+  void EmitPoolSlice(const Slice& slice, int thread, int node);
   void EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node);
+  void EmitPassingSlice(const Slice& slice, int thread, int node);
 
   // Names.
   int NodeAt(int thread, int64_t at_ns, int fallback) const;
@@ -134,10 +131,9 @@ class PathWalker {
   const Trace& trace_;
   int trace_index_;
   int64_t lo_ns_ = 0;
-  int64_t frontier_ns_ = 0;                         // start of the last piece: where the next one ends
   model::Join join_ = model::Join::kThreadContext;  // of the carrier that the walk stands on
   std::vector<bool> by_overlap_;                    // by node: it or an ancestor was adopted; empty when none was
-  std::vector<DraftPiece> pieces_;                  // latest first while walking
+  DraftLedger draft_;
 };
 
 }  // namespace tailspan::analyze

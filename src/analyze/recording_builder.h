@@ -1,11 +1,23 @@
 // Builds small recordings by hand for tests: one process, times in microseconds from zero.
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "base/loss.h"
 #include "model/batch.h"
 
 namespace tailspan::analyze {
+
+// The counters that must stay zero while records do not contradict each other; empty when they do.
+inline std::map<std::string, uint64_t> Contradictions(const base::LossCounters& loss) {
+  std::map<std::string, uint64_t> out = loss.NonZero();
+  std::erase_if(out, [](const auto& counter) {
+    return counter.first != "loop_record_contradicts" && counter.first != "ledger_gap" &&
+           counter.first != "ledger_law_broken" && counter.first != "ledger_cut";
+  });
+  return out;
+}
 
 class RecordingBuilder {
  public:

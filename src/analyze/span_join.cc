@@ -36,6 +36,38 @@ void AddMark(int64_t at_ns, SpanId span, std::vector<SpanMark>* marks) {
   marks->push_back({at_ns, span, -1});
 }
 
+// The spans that are open on a thread, in the order of their openings.
+class OpenSpans {
+ public:
+  explicit OpenSpans(const std::vector<Trace>& traces) {
+    size_t nodes = 0;
+    for (const Trace& trace : traces) {
+      first_.push_back(nodes);
+      nodes += trace.nodes.size();
+    }
+    is_open_.resize(nodes);
+  }
+
+  void Pass(const Edge& edge) {
+    is_open_[At(edge.trace, edge.node)] = edge.opens;
+    count_ += edge.opens ? 1 : -1;
+    if (edge.opens) opened_.push_back(edge);
+    while (!opened_.empty() && !Has(opened_.back().trace, opened_.back().node)) opened_.pop_back();
+  }
+
+  int64_t count() const { return count_; }
+  bool Has(int trace, int node) const { return is_open_[At(trace, node)]; }
+  const Edge& Latest() const { return opened_.back(); }  // of those that open at once, parents stand first
+
+ private:
+  size_t At(int trace, int node) const { return first_[static_cast<size_t>(trace)] + static_cast<size_t>(node); }
+
+  std::vector<size_t> first_;  // by trace: its root in is_open_
+  std::vector<bool> is_open_;  // by trace and node
+  std::vector<Edge> opened_;   // some have closed; the last has not
+  int64_t count_ = 0;
+};
+
 class Joiner {
  public:
   Joiner(const std::vector<Trace>& traces, Timeline* timeline) : traces_(traces), timeline_(*timeline) {
@@ -60,16 +92,12 @@ class Joiner {
         AddSpan(traces_, static_cast<int>(t), static_cast<int>(n), &edges[thread]);
       }
     }
+    OpenSpans open(traces_);  // none is when a thread's last edge has passed
     for (auto& [thread, list] : edges) {
       SortEdges(&list);
       std::vector<SpanMark> marks;
-      std::vector<Edge> open;
       for (const Edge& edge : list) {
-        if (edge.opens) {
-          open.push_back(edge);
-        } else {
-          std::erase_if(open, [&](const Edge& o) { return o.trace == edge.trace && o.node == edge.node; });
-        }
+        open.Pass(edge);
         AddMark(edge.at_ns, Innermost(open), &marks);
       }
       joined_.insert(timeline_.thread(thread).key.pid);
@@ -86,6 +114,7 @@ class Joiner {
     for (auto& [pid, list] : roots) {
       SortEdges(&list);
       std::set<int> open;
+      std::map<int, TracePass> passes;             // by trace
       std::map<int, std::vector<SpanMark>> marks;  // by thread
       for (size_t i = 0; i + 1 < list.size(); ++i) {
         if (list[i].opens) {
@@ -96,7 +125,10 @@ class Joiner {
         int64_t from_ns = list[i].at_ns, to_ns = list[i + 1].at_ns;
         if (open.size() != 1 || to_ns <= from_ns) continue;
         int thread = Worker(pid, from_ns, to_ns);
-        if (thread >= 0) MarkOpenSpans(*open.begin(), from_ns, to_ns, &marks[thread]);
+        if (thread < 0) continue;
+        auto [pass, fresh] = passes.try_emplace(*open.begin());
+        if (fresh) pass->second = StartPass(*open.begin());
+        MarkOpenSpans(*open.begin(), from_ns, to_ns, &pass->second, &marks[thread]);
       }
       for (auto& [thread, of_thread] : marks) {
         timeline_.SetMarks(thread, std::move(of_thread), model::Join::kOnlyOpenSpan);
@@ -108,17 +140,16 @@ class Joiner {
   int32_t PidOf(const model::Span& span) const { return span.pid ? span.pid : only_pid_; }
 
   // The one that all others are ancestors of; 0 when there is none.
-  SpanId Innermost(const std::vector<Edge>& open) const {
-    if (open.empty()) return 0;
-    const Edge& last = open.back();  // the latest to open; of those that open at once, parents stand first
+  SpanId Innermost(const OpenSpans& open) const {
+    if (open.count() == 0) return 0;
+    const Edge& last = open.Latest();
     const Trace& trace = traces_[static_cast<size_t>(last.trace)];
-    size_t found = 1;
-    for (int up = trace.nodes[static_cast<size_t>(last.node)].parent; up >= 0 && found < open.size();
+    int64_t found = 1;
+    for (int up = trace.nodes[static_cast<size_t>(last.node)].parent; up >= 0 && found < open.count();
          up = trace.nodes[static_cast<size_t>(up)].parent) {
-      found += static_cast<size_t>(std::count_if(open.begin(), open.end(),
-                                                 [&](const Edge& o) { return o.trace == last.trace && o.node == up; }));
+      found += open.Has(last.trace, up) ? 1 : 0;
     }
-    return found == open.size() ? trace.nodes[static_cast<size_t>(last.node)].span->span_id : 0;
+    return found == open.count() ? trace.nodes[static_cast<size_t>(last.node)].span->span_id : 0;
   }
 
   // The thread that has at least half of the process's on-CPU time; -1 none.
@@ -139,33 +170,47 @@ class Joiner {
     return best_ns * 2 >= all_ns ? best : -1;
   }
 
-  // Within [from, to): from the root down as long as exactly one child is open.
-  void MarkOpenSpans(int trace_index, int64_t from_ns, int64_t to_ns, std::vector<SpanMark>* marks) const {
-    const Trace& trace = traces_[static_cast<size_t>(trace_index)];
-    std::vector<Edge> edges;
-    for (size_t n = 1; n < trace.nodes.size(); ++n) AddSpan(traces_, trace_index, static_cast<int>(n), &edges);
-    SortEdges(&edges);
+  // One pass through a trace's spans, in order of time.
+  struct TracePass {
     struct Open {
       int64_t count = 0, sum = 0;  // of the indices of the open children: with one, it is that child's
     };
-    std::vector<Open> children(trace.nodes.size());
+    std::vector<Edge> edges;
+    size_t next = 0;
+    std::vector<Open> children;  // by node
+  };
+
+  TracePass StartPass(int trace_index) const {
+    const size_t nodes = traces_[static_cast<size_t>(trace_index)].nodes.size();
+    TracePass pass;
+    for (size_t n = 1; n < nodes; ++n) AddSpan(traces_, trace_index, static_cast<int>(n), &pass.edges);
+    SortEdges(&pass.edges);
+    pass.children.resize(nodes);
+    return pass;
+  }
+
+  // Within [from, to), which lies after all that it was called with before: from the root down as long as exactly one
+  // child is open.
+  void MarkOpenSpans(int trace_index, int64_t from_ns, int64_t to_ns, TracePass* pass,
+                     std::vector<SpanMark>* marks) const {
+    const Trace& trace = traces_[static_cast<size_t>(trace_index)];
     auto mark = [&](int64_t at_ns) {
       size_t node = 0;
-      while (children[node].count == 1) node = static_cast<size_t>(children[node].sum);
+      while (pass->children[node].count == 1) node = static_cast<size_t>(pass->children[node].sum);
       AddMark(at_ns, trace.nodes[node].span->span_id, marks);
     };
-    size_t i = 0;
-    auto pass = [&] {
-      Open& siblings = children[static_cast<size_t>(trace.nodes[static_cast<size_t>(edges[i].node)].parent)];
-      siblings.count += edges[i].opens ? 1 : -1;
-      siblings.sum += edges[i].opens ? edges[i].node : -edges[i].node;
-      ++i;
+    auto step = [&] {
+      const Edge& edge = pass->edges[pass->next++];
+      auto& siblings = pass->children[static_cast<size_t>(trace.nodes[static_cast<size_t>(edge.node)].parent)];
+      siblings.count += edge.opens ? 1 : -1;
+      siblings.sum += edge.opens ? edge.node : -edge.node;
     };
-    while (i < edges.size() && edges[i].at_ns <= from_ns) pass();
+    auto next_ns = [&] { return pass->next < pass->edges.size() ? pass->edges[pass->next].at_ns : INT64_MAX; };
+    while (next_ns() <= from_ns) step();
     mark(from_ns);
-    while (i < edges.size() && edges[i].at_ns < to_ns) {
-      int64_t at_ns = edges[i].at_ns;
-      while (i < edges.size() && edges[i].at_ns == at_ns) pass();
+    while (next_ns() < to_ns) {
+      int64_t at_ns = next_ns();
+      while (next_ns() == at_ns) step();
       mark(at_ns);
     }
     AddMark(to_ns, 0, marks);

@@ -19,6 +19,7 @@ std::string Print(const RecordingBuilder& recording, size_t which = 0) {
   EXPECT_GT(ledgers.size(), which);
   if (ledgers.size() <= which) return "";
   EXPECT_EQ(model::CheckLaw(ledgers[which]), "");
+  EXPECT_TRUE(Contradictions(loss).empty());
   std::string out;
   for (const model::LedgerPiece& piece : ledgers[which].pieces) {
     out += fmt::format("{}-{} {} {} {} {:g}\n", piece.start_ns / 1000, piece.end_ns / 1000,

@@ -1,6 +1,7 @@
 #include "analyze/timeline.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tailspan::analyze {
 namespace {
@@ -16,10 +17,6 @@ using model::WaitClass;
 
 uint64_t PackThread(ThreadKey key) {
   return static_cast<uint64_t>(static_cast<uint32_t>(key.pid)) << 32 | static_cast<uint32_t>(key.tid);
-}
-
-uint64_t PackStep(int32_t pid, uint64_t step_id) {
-  return step_id ^ static_cast<uint64_t>(static_cast<uint32_t>(pid)) * 0x9E3779B97F4A7C15ull;
 }
 
 // Between two slices of one wait for the GIL a thread runs for a few microseconds; longer, and it had the GIL
@@ -119,14 +116,17 @@ std::vector<RingHole> Disjoint(std::vector<RingHole> ranges) {
 
 }  // namespace
 
-Timeline::Timeline(const model::RecordBatch& batch) : batch_(batch) {
+Timeline::Timeline(const model::RecordBatch& batch, base::LossCounters* loss) : batch_(batch) {
   for (const model::ProcessInfo& process : batch.processes) processes_[process.key.pid] = &process;
   for (const model::LoopSite& site : batch.sites) sites_[PackThread({site.pid, site.index})] = &site.name;
   IndexKernel();
   IndexSteps();
+  LinkSteps();
   IndexMarks();
+  IndexPolls();
   IndexHoles();
   IndexGc();
+  if (loss && contradictions_) loss->Add(base::Loss::kLoopRecordContradicts, contradictions_);
 }
 
 int Timeline::ThreadOf(ThreadKey key) {
@@ -141,11 +141,17 @@ void Timeline::IndexKernel() {
   }
   for (ThreadLine& line : threads_) {
     std::sort(line.intervals.begin(), line.intervals.end(), [](const ThreadInterval* a, const ThreadInterval* b) {
-      return a->window_start_mono_ns < b->window_start_mono_ns;
+      return std::pair(a->window_start_mono_ns, a->wait_end_mono_ns) <
+             std::pair(b->window_start_mono_ns, b->wait_end_mono_ns);
     });
     line.gil_goes_on.assign(line.intervals.size(), false);
     for (size_t i = 0; i + 1 < line.intervals.size(); ++i) {
       line.gil_goes_on[i] = GilGoesOn(*line.intervals[i], *line.intervals[i + 1]);
+    }
+    for (size_t i = 0; i < line.intervals.size(); ++i) {
+      const WaitClass wait_class = line.intervals[i]->wait_class;
+      bool slept = wait_class == WaitClass::kPoll || wait_class == WaitClass::kSocketRecv;
+      line.last_sleep.push_back(slept ? static_cast<int>(i) : i ? line.last_sleep[i - 1] : -1);
     }
   }
   for (const model::ProcessEvent& event : batch_.process_events) {
@@ -157,70 +163,158 @@ void Timeline::IndexKernel() {
 }
 
 void Timeline::IndexSteps() {
-  steps_.reserve(batch_.steps.size());
-  for (const LoopStep& record : batch_.steps) steps_.push_back({&record, ThreadOf({record.pid, record.tid}), -1});
-  std::sort(steps_.begin(), steps_.end(),
-            [](const Step& a, const Step& b) { return a.record->start_mono_ns < b.record->start_mono_ns; });
-  step_index_.reserve(steps_.size());
-  std::unordered_map<uint64_t, int> last_of_task;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const LoopStep& record = *steps_[i].record;
-    step_index_[PackStep(record.pid, record.step_id)] = static_cast<int>(i);
-    ThreadLine& line = threads_[static_cast<size_t>(steps_[i].thread)];
-    line.steps.push_back(static_cast<int>(i));
+  StepOrder order = OrderSteps(batch_.steps);
+  mended_ = std::move(order.mended);
+  disputes_ = std::move(order.disputes);
+  contradictions_ += order.contradictions;
+  steps_.reserve(order.steps.size());
+  step_ids_.reserve(order.steps.size());
+  for (const LoopStep* record : order.steps) {
+    auto index = static_cast<int>(steps_.size());
+    steps_.push_back({record, ThreadOf({record->pid, record->tid}), -1, -1, record->span_id});
+    step_ids_.emplace_back(record->pid, record->step_id, index);
+    ThreadLine& line = threads_[static_cast<size_t>(steps_.back().thread)];
+    line.steps.push_back(index);
     line.has_ring = true;
-    if (record.task == 0) continue;
-    auto [it, fresh] = last_of_task.try_emplace(PackStep(record.pid, record.task), static_cast<int>(i));
-    if (!fresh) {
-      if (record.kind != StepKind::kNewTask) steps_[i].previous = it->second;
-      it->second = static_cast<int>(i);
+  }
+  std::sort(step_ids_.begin(), step_ids_.end());
+}
+
+// To the step that made it ready and to the task's step before. Both began before it and the latter had ended: what
+// says otherwise is not believed.
+void Timeline::LinkSteps() {
+  std::map<std::pair<int32_t, uint64_t>, int> last_of_task;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const LoopStep& record = *step.record;
+    if (record.waker_step_id && !model::PlainThreadOf(record.waker_step_id)) {
+      step.waker = StepAmong(i, record.pid, record.waker_step_id);
+      bool is_later = step.waker < 0 && StepAmong(steps_.size(), record.pid, record.waker_step_id) >= 0;
+      contradictions_ += is_later;
     }
-  }
-  for (const model::LoopPoll& poll : batch_.polls) {
-    threads_[static_cast<size_t>(ThreadOf({poll.pid, poll.tid}))].polls.push_back(&poll);
-  }
-  for (ThreadLine& line : threads_) {
-    std::sort(line.polls.begin(), line.polls.end(),
-              [](const model::LoopPoll* a, const model::LoopPoll* b) { return a->enter_mono_ns < b->enter_mono_ns; });
+    if (record.task == 0) continue;
+    auto [it, fresh] = last_of_task.try_emplace({record.pid, record.task}, static_cast<int>(i));
+    if (fresh) continue;
+    if (record.kind != StepKind::kNewTask) {
+      bool had_ended = steps_[static_cast<size_t>(it->second)].record->end_mono_ns <= record.start_mono_ns;
+      if (had_ended) step.previous = it->second;
+      contradictions_ += !had_ended;
+    }
+    it->second = static_cast<int>(i);
   }
 }
 
 // Steps and span changes make the marks where a ring exists; elsewhere the span that the kernel read at its switches.
 void Timeline::IndexMarks() {
-  struct Event {
-    int64_t at_ns;
-    int order;  // at one instant: ends of steps, then starts, then changes
-    SpanMark mark;
-  };
-  std::unordered_map<int, std::vector<Event>> events;
+  std::vector<std::pair<int, const SpanChange*>> by_thread;
+  by_thread.reserve(batch_.span_changes.size());
   for (const SpanChange& change : batch_.span_changes) {
-    int thread = ThreadOf({change.pid, change.tid});
-    threads_[static_cast<size_t>(thread)].has_ring = true;
-    int step = change.step_id ? FindStep(change.pid, change.step_id) : -1;
-    events[thread].push_back({change.at_mono_ns, 2, {change.at_mono_ns, change.span_id, step}});
+    by_thread.emplace_back(ThreadOf({change.pid, change.tid}), &change);
+    threads_[static_cast<size_t>(by_thread.back().first)].has_ring = true;
   }
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const LoopStep& record = *steps_[i].record;
-    auto& list = events[steps_[i].thread];
-    list.push_back({record.start_mono_ns, 1, {record.start_mono_ns, record.span_id, static_cast<int>(i)}});
-    list.push_back({record.end_mono_ns, 0, {record.end_mono_ns, record.outer_span_id, -1}});
-  }
-  for (auto& [thread, list] : events) {
-    std::stable_sort(list.begin(), list.end(), [](const Event& a, const Event& b) {
-      return std::pair(a.at_ns, a.order) < std::pair(b.at_ns, b.order);
-    });
-    auto& marks = threads_[static_cast<size_t>(thread)].marks;
-    marks.reserve(list.size());
-    for (const Event& event : list) marks.push_back(event.mark);
-  }
-  for (ThreadLine& line : threads_) {
-    if (line.has_ring) continue;
+  std::stable_sort(by_thread.begin(), by_thread.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second->at_mono_ns) < std::pair(b.first, b.second->at_mono_ns);
+  });
+  std::vector<const SpanChange*> changes;
+  changes.reserve(by_thread.size());
+  for (const auto& [thread, change] : by_thread) changes.push_back(change);
+  size_t at = 0;
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    ThreadLine& line = threads_[i];
+    if (line.has_ring) {
+      size_t after = at;
+      while (after < by_thread.size() && by_thread[after].first == static_cast<int>(i)) ++after;
+      MarkRing(static_cast<int>(i), std::span(changes).subspan(at, after - at));
+      at = after;
+      continue;
+    }
     for (const ThreadInterval* interval : line.intervals) {
       int64_t at_ns = std::max(interval->window_start_mono_ns, interval->span_since_mono_ns);
       if (!line.marks.empty() && line.marks.back().span_id == interval->span_id) continue;
       if (line.marks.empty() && interval->span_id == 0) continue;
       line.marks.push_back({at_ns, interval->span_id, -1});
     }
+  }
+}
+
+// One thread's marks: at one instant ends of steps, then starts, then changes. A step without length has none.
+void Timeline::MarkRing(int thread, std::span<const SpanChange* const> changes) {
+  ThreadLine& line = threads_[static_cast<size_t>(thread)];
+  line.marks.reserve(2 * line.steps.size() + changes.size());
+  std::vector<int> open;  // the steps that run, the innermost last
+  auto running = [&] { return open.empty() ? -1 : open.back(); };
+  auto close_until = [&](int64_t at_ns) {
+    while (!open.empty()) {
+      Step& step = steps_[static_cast<size_t>(open.back())];
+      if (step.record->end_mono_ns > at_ns) return;
+      step.span_at_end = line.marks.back().span_id;
+      open.pop_back();
+      line.marks.push_back({step.record->end_mono_ns, step.record->outer_span_id, running()});
+    }
+  };
+  auto next = line.steps.begin();
+  auto pass_until = [&](int64_t at_ns) {
+    for (; next != line.steps.end(); ++next) {
+      const LoopStep& record = *step(*next).record;
+      if (record.start_mono_ns > at_ns) break;
+      if (record.end_mono_ns == record.start_mono_ns) continue;
+      close_until(record.start_mono_ns);
+      open.push_back(*next);
+      line.marks.push_back({record.start_mono_ns, record.span_id, *next});
+    }
+    close_until(at_ns);
+  };
+  std::vector<size_t> disputed;  // marks
+  for (const SpanChange* change : changes) {
+    pass_until(change->at_mono_ns);
+    bool contradicts = Contradicts(*change, thread);
+    if (contradicts) disputed.push_back(line.marks.size());
+    line.marks.push_back({change->at_mono_ns, contradicts ? 0 : change->span_id, running()});
+  }
+  pass_until(INT64_MAX);
+  contradictions_ += disputed.size();
+  for (size_t mark : disputed) {  // nobody's, until the next mark
+    if (mark + 1 == line.marks.size()) continue;
+    disputes_.push_back({line.key.pid, line.key.tid, line.marks[mark].at_ns, line.marks[mark + 1].at_ns});
+  }
+}
+
+// It says that it happened in a step which is another thread's or had not begun. One that has ended is none: what a
+// worker thread does until its next job still counts as its last one's.
+bool Timeline::Contradicts(const SpanChange& change, int thread) const {
+  if (change.step_id == 0) return false;
+  auto later = std::upper_bound(steps_.begin(), steps_.end(), change.at_mono_ns,
+                                [](int64_t value, const Step& s) { return value < s.record->start_mono_ns; });
+  int claimed = StepAmong(static_cast<size_t>(later - steps_.begin()), change.pid, change.step_id);
+  if (claimed >= 0) return step(claimed).thread != thread;
+  return StepAmong(steps_.size(), change.pid, change.step_id) >= 0;
+}
+
+// A poll that ends before it began, that overlaps another, or that a step begins or ends in but not both, is dropped.
+void Timeline::IndexPolls() {
+  for (const model::LoopPoll& poll : batch_.polls) {
+    if (poll.enter_mono_ns > poll.return_mono_ns || poll.return_mono_ns > poll.resume_mono_ns) {
+      ++contradictions_;
+      continue;
+    }
+    threads_[static_cast<size_t>(ThreadOf({poll.pid, poll.tid}))].polls.push_back(&poll);
+  }
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    ThreadLine& line = threads_[i];
+    std::sort(line.polls.begin(), line.polls.end(), [](const model::LoopPoll* a, const model::LoopPoll* b) {
+      return std::pair(a->enter_mono_ns, a->resume_mono_ns) < std::pair(b->enter_mono_ns, b->resume_mono_ns);
+    });
+    int64_t resumed_ns = INT64_MIN;
+    contradictions_ += std::erase_if(line.polls, [&](const model::LoopPoll* poll) {
+      bool overlaps = poll->enter_mono_ns < resumed_ns;
+      bool has_length = poll->resume_mono_ns > poll->enter_mono_ns;
+      auto thread = static_cast<int>(i);
+      bool crosses =
+          has_length && StepBefore(thread, poll->enter_mono_ns + 1) != StepBefore(thread, poll->resume_mono_ns);
+      if (overlaps || crosses) return true;
+      resumed_ns = poll->resume_mono_ns;
+      return false;
+    });
   }
 }
 
@@ -252,6 +346,12 @@ void Timeline::IndexHoles() {
     }
     line.holes = std::move(bare);
   }
+  for (const Dispute& dispute : disputes_) {
+    ThreadLine& line = threads_[static_cast<size_t>(ThreadOf({dispute.pid, dispute.tid}))];
+    line.holes.push_back({dispute.start_ns, dispute.end_ns, 0});
+  }
+  if (disputes_.empty()) return;
+  for (ThreadLine& line : threads_) line.holes = Disjoint(std::move(line.holes));
 }
 
 void Timeline::IndexGc() {
@@ -262,9 +362,13 @@ void Timeline::IndexGc() {
   for (ThreadLine& line : threads_) {
     std::sort(line.gc.begin(), line.gc.end(),
               [](const GcStretch& a, const GcStretch& b) { return a.start_ns < b.start_ns; });
-    int64_t end_ns = INT64_MIN;
+    int64_t last_start_ns = INT64_MIN, end_ns = INT64_MIN;
     std::erase_if(line.gc, [&](GcStretch& pause) {
-      pause.start_ns = std::max(pause.start_ns, end_ns);  // a collection does not nest; a ring may say anything
+      // Callbacks of collections nest; the outer one then tells the inner one's start.
+      bool crosses = pause.start_ns < end_ns && pause.end_ns > end_ns && pause.start_ns > last_start_ns;
+      contradictions_ += crosses || pause.end_ns < pause.start_ns;
+      last_start_ns = pause.start_ns;
+      pause.start_ns = std::max(pause.start_ns, end_ns);
       end_ns = std::max(end_ns, pause.end_ns);
       return pause.end_ns <= pause.start_ns;
     });
@@ -282,9 +386,21 @@ int Timeline::FindThread(ThreadKey key) const {
   return it == thread_index_.end() ? -1 : it->second;
 }
 
-int Timeline::FindStep(int32_t pid, uint64_t step_id) const {
-  auto it = step_index_.find(PackStep(pid, step_id));
-  return it == step_index_.end() ? -1 : it->second;
+int Timeline::StepAmong(size_t before, int32_t pid, uint64_t step_id) const {
+  auto it = std::lower_bound(step_ids_.begin(), step_ids_.end(), std::tuple(pid, step_id, static_cast<int>(before)));
+  if (it == step_ids_.begin()) return -1;
+  const auto& [its_pid, its_id, index] = *--it;
+  return its_pid == pid && its_id == step_id ? index : -1;
+}
+
+int64_t Timeline::WindowBack(int thread, int64_t at_ns, size_t records) const {
+  if (thread < 0) return INT64_MIN;
+  const auto& list = this->thread(thread).intervals;
+  auto it = std::lower_bound(list.begin(), list.end(), at_ns, [](const ThreadInterval* interval, int64_t value) {
+    return interval->window_start_mono_ns < value;
+  });
+  auto index = static_cast<size_t>(it - list.begin());
+  return index < records ? INT64_MIN : list[index - records]->window_start_mono_ns;
 }
 
 const SpanMark* Timeline::MarkAt(int thread, int64_t at_ns) const {
@@ -301,27 +417,8 @@ SpanId Timeline::SpanAt(int thread, int64_t at_ns) const {
 }
 
 int Timeline::StepBefore(int thread, int64_t at_ns) const {
-  if (thread < 0) return -1;
-  const auto& list = this->thread(thread).steps;
-  auto it = std::lower_bound(list.begin(), list.end(), at_ns,
-                             [&](int step, int64_t value) { return this->step(step).record->start_mono_ns < value; });
-  if (it == list.begin()) return -1;
-  int candidate = *(it - 1);
-  return step(candidate).record->end_mono_ns >= at_ns ? candidate : -1;
-}
-
-SpanId Timeline::SpanAtEnd(int step_index) const {
-  const Step& s = step(step_index);
-  const auto& marks = thread(s.thread).marks;
-  // The last mark that belongs to this step and stands before its end mark.
-  auto it = std::upper_bound(marks.begin(), marks.end(), s.record->end_mono_ns,
-                             [](int64_t value, const SpanMark& mark) { return value < mark.at_ns; });
-  while (it != marks.begin()) {
-    --it;
-    if (it->at_ns < s.record->start_mono_ns) break;
-    if (it->step == step_index && it->at_ns < s.record->end_mono_ns) return it->span_id;
-  }
-  return s.record->span_id;
+  const SpanMark* mark = MarkAt(thread, at_ns - 1);
+  return mark ? mark->step : -1;
 }
 
 std::vector<Slice> Timeline::Slices(int thread, int64_t from_ns, int64_t to_ns) const {
@@ -368,21 +465,23 @@ const std::vector<RingHole>& Timeline::Holes(int thread) const {
 }
 
 bool Timeline::HasHole(int thread, int64_t from_ns, int64_t to_ns) const {
-  bool found = false;
-  CutBackward(Holes(thread), from_ns, to_ns, [&](int64_t, int64_t, const RingHole* hole) { found |= hole != nullptr; });
-  return found;
+  const std::vector<RingHole>& holes = Holes(thread);
+  auto it = std::lower_bound(holes.begin(), holes.end(), to_ns,
+                             [](const RingHole& hole, int64_t value) { return hole.start_ns < value; });
+  return it != holes.begin() && (it - 1)->end_ns > from_ns;
 }
 
 const ThreadInterval* Timeline::SleepEndedIn(int thread, int64_t from_ns, int64_t to_ns) const {
-  const auto& list = this->thread(thread).intervals;
-  auto it = std::upper_bound(list.begin(), list.end(), to_ns, [](int64_t value, const ThreadInterval* interval) {
-    return value < interval->window_start_mono_ns;
-  });
-  while (it != list.begin()) {
-    const ThreadInterval& interval = **--it;
+  const ThreadLine& line = this->thread(thread);
+  auto it = std::upper_bound(
+      line.intervals.begin(), line.intervals.end(), to_ns,
+      [](int64_t value, const ThreadInterval* interval) { return value < interval->window_start_mono_ns; });
+  auto before = static_cast<int>(it - line.intervals.begin()) - 1;
+  while (before >= 0 && (before = line.last_sleep[static_cast<size_t>(before)]) >= 0) {
+    const ThreadInterval& interval = *line.intervals[static_cast<size_t>(before)];
     if (interval.wait_end_mono_ns <= from_ns) return nullptr;
-    bool slept = interval.wait_class == WaitClass::kPoll || interval.wait_class == WaitClass::kSocketRecv;
-    if (slept && interval.wake_mono_ns > from_ns && interval.wake_mono_ns <= to_ns) return &interval;
+    if (interval.wake_mono_ns > from_ns && interval.wake_mono_ns <= to_ns) return &interval;
+    --before;
   }
   return nullptr;
 }

@@ -9,7 +9,6 @@ namespace {
 using base::Loss;
 using model::Span;
 using model::SpanId;
-using model::TraceId;
 
 // The entry of a request into a server. OpenTelemetry's ASGI and WSGI instrumentations call the span INTERNAL when a
 // local span is current, so the kind alone does not tell; what only the serving side knows does.
@@ -26,7 +25,7 @@ bool IsServerEntry(const Span& span) {
 // The newest complete version of each span; a span without an end loses against one with it.
 std::vector<const Span*> Deduplicate(const std::vector<const Span*>& spans, base::LossCounters* loss) {
   std::vector<const Span*> out;
-  std::unordered_map<SpanId, size_t> seen;
+  std::unordered_map<SpanId, size_t, model::ForeignNumberHash> seen;
   for (const Span* span : spans) {
     auto [it, fresh] = seen.try_emplace(span->span_id, out.size());
     if (fresh) {
@@ -200,7 +199,7 @@ class Assembler {
   std::vector<const Span*> spans_;
   const LedgerOptions& options_;
   base::LossCounters* loss_;
-  std::unordered_map<SpanId, int> index_;
+  std::unordered_map<SpanId, int, model::ForeignNumberHash> index_;
   std::vector<int> parent_;
   std::vector<bool> missing_, leaked_, adopted_;
   std::vector<std::vector<int>> children_;
@@ -210,14 +209,19 @@ class Assembler {
 
 std::vector<Trace> AssembleTraces(const std::vector<Span>& spans, const base::ClockMap& clock,
                                   const LedgerOptions& options, base::LossCounters* loss) {
-  std::unordered_map<TraceId, std::vector<const Span*>, model::IdHash> by_trace;
-  for (const Span& span : spans) by_trace[span.trace_id].push_back(&span);
+  std::vector<const Span*> by_trace;
+  by_trace.reserve(spans.size());
+  for (const Span& span : spans) by_trace.push_back(&span);
+  std::stable_sort(by_trace.begin(), by_trace.end(),
+                   [](const Span* a, const Span* b) { return a->trace_id < b->trace_id; });
   std::vector<Trace> out;
-  out.reserve(by_trace.size());
-  for (auto& [id, list] : by_trace) {
-    Assembler(Deduplicate(list, loss), options, loss).Build(clock, &out);
+  for (auto first = by_trace.begin(); first != by_trace.end();) {
+    auto after = first;
+    while (after != by_trace.end() && (*after)->trace_id == (*first)->trace_id) ++after;
+    Assembler(Deduplicate(std::vector<const Span*>(first, after), loss), options, loss).Build(clock, &out);
+    first = after;
   }
-  std::sort(out.begin(), out.end(), [](const Trace& a, const Trace& b) {
+  std::stable_sort(out.begin(), out.end(), [](const Trace& a, const Trace& b) {
     return std::pair(a.root().start_mono_ns, a.id) < std::pair(b.root().start_mono_ns, b.id);
   });
   return out;

@@ -83,6 +83,7 @@ TEST_F(TwinSpansTest, WhatThreadsPublishedOfARunCountsForTheSpanThatStays) {
   auto ledgers = Ledgers();
   ASSERT_EQ(ledgers.size(), 1u);
   EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+  EXPECT_TRUE(Contradictions(loss_).empty());
   int64_t lookup_on_cpu_ns = 0;
   for (const auto& piece : ledgers[0].pieces) {
     if (piece.span_id == 2 && piece.cause == model::Cause::kOnCpu) lookup_on_cpu_ns += piece.end_ns - piece.start_ns;

@@ -61,6 +61,14 @@ enum class Severity {
   X(LedgerHole, "ledger_hole", kDataLoss, "time on a critical path lies in a hole of lost records")                   \
   X(PathDepthCut, "path_depth_cut", kInfo, "a wait was followed to the depth limit")                                  \
   X(PathCycleCut, "path_cycle_cut", kInfo, "a wait led back to itself; it was cut")                                   \
+  X(LoopRecordContradicts, "loop_record_contradicts", kBadInput,                                                      \
+    "records of a loop ring that cannot all be true; what they contradict each other about is unexplained")           \
+  X(LedgerCut, "ledger_cut", kDataLoss,                                                                               \
+    "requests with more pieces than the limit; the rest of their time is unexplained")                                \
+  X(LedgerGap, "ledger_gap", kDataLoss,                                                                               \
+    "time that the way back through a request left out is unexplained; please report it")                             \
+  X(LedgerLawBroken, "ledger_law_broken", kDataLoss,                                                                  \
+    "the pieces of a request did not add up: all its time is unexplained; please report it")                          \
   X(TraceUnfinished, "trace_unfinished", kDataLoss,                                                                   \
     "a request began and its end never came; it is in no figure, and may have been a slow one")                       \
   X(RequestTooSlow, "request_too_slow", kBadInput,                                                                    \

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <random>
+
 namespace tailspan::model {
 namespace {
 
@@ -71,6 +73,17 @@ std::array<uint8_t, 16> ToBytes(TraceId id) {
     out[static_cast<size_t>(8 + i)] = static_cast<uint8_t>(id.lo >> (56 - 8 * i));
   }
   return out;
+}
+
+size_t ForeignNumberHash::operator()(uint64_t number) const {
+  static const uint64_t seed = [] {
+    std::random_device random;
+    return uint64_t{random()} << 32 | random();
+  }();
+  number ^= seed;  // then a mix in which each bit of the number moves each bit of the hash
+  number = (number ^ number >> 32) * 0x9E3779B97F4A7C15ull;
+  number = (number ^ number >> 29) * 0xBF58476D1CE4E5B9ull;
+  return number ^ number >> 32;
 }
 
 }  // namespace tailspan::model

@@ -237,7 +237,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def explain(recording: pathlib.Path, *arguments: str) -> dict:
     result = tailspan("explain", recording, "--format", "json", *arguments)
     assert result.returncode in (0, 3), result.stderr
-    return json.loads(result.stdout)
+    answer = json.loads(result.stdout)
+    # What a real program records never contradicts itself, and its ledgers are whole.
+    never = {"loop_record_contradicts", "ledger_gap", "ledger_law_broken", "ledger_cut"}
+    assert not never & answer.get("loss", {}).keys(), answer["loss"]
+    return answer
 
 
 def test_the_answer_keeps_the_contract(recording: pathlib.Path) -> None:
@@ -419,11 +423,14 @@ def test_dropped_records_lower_what_is_explained(recording: pathlib.Path, tmp_pa
 def test_lost_loop_records_lower_what_is_explained(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "dropped.duckdb"
     tailspan("run", "--out", file, "--no-explain", "--drop-ring-per-mille", 100, "--", sys.executable, HERE / "service.py", 260)
-    whole, dropped = explain(recording), explain(file)
+    # Over nearly all requests: the few slowest are mostly those that compute in a worker thread, whose time needs few of
+    # the loop's records, and which of those few requests lost one is chance.
+    whole, dropped = explain(recording, "--quantile", "0.01"), explain(file, "--quantile", "0.01")
     assert dropped["unexplained_share"] > whole["unexplained_share"] + 0.01
     assert dropped["loss"]["loop_ring_drop_on_purpose"] > 0
-    ledgers = [pieces_of(file, trace) for trace in slowest_traces(file)]
-    assert any("of the loop lost here" in p["evidence"] for ledger in ledgers for p in ledger if p["cause"] == "unexplained")
+    # `explain` has stored the ledgers of all requests.
+    lost = "SELECT count(*) FROM ledger WHERE cause = 'unexplained' AND evidence LIKE '%of the loop lost here'"
+    assert int(query(file, lost)) > int(query(recording, lost))
 
 
 def pieces_of(recording: pathlib.Path, trace: str) -> list[dict]:
