@@ -24,7 +24,7 @@ JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 MIB = 1 << 20
 RESIDENT_MIB_MAX = 1600  # src/collect/limits.h, with everything at its limit
-SERVED_WITHIN_S = 5
+SERVED_WITHIN_S = 10  # what OTLP exporters wait for an answer; a slow request loses its slot before
 
 
 class Receiver:
