@@ -30,12 +30,13 @@ from runner import case, services, session  # noqa: E402
 
 ARMS = ("off", "sink", "tailspan")
 # Spans leave the app this long after their end at the latest, in each arm; then the block is over.
-EXPORT_EVERY_S, DRAIN_S = 1.0, 2.0
+EXPORT_EVERY_S, LEAD_S, DRAIN_S = 0.5, 1.0, 1.0
 # The two idle services count among the others.
 OTHERS_CPU_SHARE_MAX = 0.08
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
 T_95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-        2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060)
+        2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042)
 
 
 def start(one: case.Case, arm: str, options: session.Options) -> session.Session:
@@ -124,9 +125,9 @@ def measure(runs: dict[str, session.Session], given: argparse.Namespace, operati
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--requests", type=int, default=250, help="of each block")
-    parser.add_argument("--case", default="healthy-mid")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--requests", type=int, default=120, help="of each block")
+    parser.add_argument("--case", default="healthy-low")
     parser.add_argument("--tailspan", default=str(ROOT / "build/release/bin/tailspan"))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -134,7 +135,7 @@ def main() -> int:
     one = dataclasses.replace(one, env={**one.env, "OTEL_BSP_SCHEDULE_DELAY": f"{1e3 * EXPORT_EVERY_S:.0f}"})
     services.set_up(one.service)
     session.sweep()
-    options = session.Options(given.tailspan, requests=given.requests, watch_s=0.1, drain_s=DRAIN_S)
+    options = session.Options(given.tailspan, requests=given.requests, lead_s=LEAD_S, watch_s=0.1, drain_s=DRAIN_S)
     runs: dict[str, session.Session] = {}
     try:
         for arm in ARMS:

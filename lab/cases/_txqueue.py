@@ -34,7 +34,7 @@ def case(client: str) -> Case:
             blames=(*_rag.CHROMA, ("device", "tsl")),
         ),
         env={"LAB_CHROMA_CLIENT": client, "LAB_CHROMA_SNDBUF_BYTES": "32768"},
-        fault=lambda: FullQueue("2mbit", period_s=7.0, length_s=0.45),
+        fault=lambda: FullQueue("2mbit", period_s=4.5, length_s=0.3),
         hit=queried_in_a_window,
         hit_share=(0.03, 0.10),
     )

@@ -29,14 +29,16 @@ class RunFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, beyond the case. `tailspan` None runs without recording. The CPU
-    shares are read each `watch_s`; CPU seconds count until `drain_s` after the load."""
+    """How to run, beyond the case. `tailspan` None runs without recording. The
+    load begins after `lead_s`. The CPU shares are read each `watch_s`; CPU seconds
+    count until `drain_s` after the load."""
 
     tailspan: str | None
     requests: int | None = None
     tracer: str | None = None
     rate_rps: float | None = None
     keep_bodies: bool = False
+    lead_s: float = 2.0
     watch_s: float = 1.0
     drain_s: float = 0.0
 
@@ -176,7 +178,7 @@ class Session:
             at_s += rng.expovariate(rate_rps)
             requests.append({"id": f"{seed}-{n}", "at_s": at_s, "path": request.path,
                              "body": request.body})
-        start_ns = time.monotonic_ns() + int(2e9)
+        start_ns = time.monotonic_ns() + int(1e9 * self._options.lead_s)
         plan = {"url": ready["url"], "start_mono_ns": start_ns, "requests": requests}
         path = self.folder / "plan.json"
         path.write_text(json.dumps(plan))

@@ -32,7 +32,7 @@ class DraftLedger {
 
   // Whether anything of [from, to) is still to be told.
   bool Wants(int64_t from_ns, int64_t to_ns) const {
-    return from_ns < frontier_ns_ && to_ns > start_ns_ && from_ns < to_ns;
+    return !done() && from_ns < frontier_ns_ && to_ns > start_ns_ && from_ns < to_ns;
   }
   void Add(DraftPiece piece);
   // All the time that is not told yet, as one unexplained piece; the evidence says why.

@@ -85,7 +85,10 @@ struct SpanKey {
   bool operator==(const SpanKey&) const = default;
 };
 struct SpanKeyHash {
-  size_t operator()(const SpanKey& key) const { return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.id); }
+  // The id is spread: LangSmith's root runs have the trace's second half for their id, and it would cancel out.
+  size_t operator()(const SpanKey& key) const {
+    return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.id * 0x9E3779B97F4A7C15ull);
+  }
 };
 
 class Merger {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "analyze/analyze.h"
 #include "analyze/recording_builder.h"
 
@@ -242,6 +244,19 @@ TEST_F(TwinSpansTest, ARootIsHungUnderTheSpanItWasEnteredFrom) {
   for (const auto& ledger : ledgers) EXPECT_EQ(ledger.operation, "POST /ask");
   EXPECT_EQ(ledgers[1].paths.size(), 3u);
   EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), 1u);
+}
+
+TEST_F(TwinSpansTest, RootRunsWhoseIdsBeginAlikeCostNoSearch) {
+  // Half a minute with a search among the alike ones for each, a moment without.
+  Otel(1, 0, "ask", 0, 50'000);
+  auto began = std::chrono::steady_clock::now();
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    Run(1'000 + i, 0, "ask", 0, 50'000);
+    r_.batch.spans.back().complete = false;
+    r_.batch.spans.back().trace_id = {kRunTrace, 1'000 + i};
+  }
+  EXPECT_EQ(Merge().spans.size(), 100'001u);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
 TEST_F(TwinSpansTest, TheOrderOfArrivalDoesNotMatter) {

@@ -55,7 +55,10 @@ class SpanMerger {
     size_t bytes = 0;
   };
   struct SpanKeyHash {
-    size_t operator()(const SpanKey& key) const { return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.span); }
+    // The id is spread: one that is the trace's second half would cancel out.
+    size_t operator()(const SpanKey& key) const {
+      return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.span * 0x9E3779B97F4A7C15ull);
+    }
   };
 
   void Remember(model::Span* update);

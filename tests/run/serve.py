@@ -55,7 +55,7 @@ def main() -> None:
         with ThreadPoolExecutor(AT_ONCE) as clients:
             for path in PATHS:
                 answers += clients.map(lambda path: ask(port, path), [path] * requests)
-        time.sleep(1)
+        time.sleep(0.5)
     finally:
         server.send_signal(signal.SIGTERM)
         try:

@@ -108,6 +108,7 @@ def check_answer(file: pathlib.Path, requests_min: int, operation: str = "ask") 
 
 
 @needs_root
+@pytest.mark.long
 def test_attached_for_a_while(service: Service, tmp_path: pathlib.Path) -> None:
     with attached(service, tmp_path / "r.duckdb", "--pid", service.process.pid, "--duration", 5) as process:
         assert process.wait(30) == 0
@@ -117,7 +118,7 @@ def test_attached_for_a_while(service: Service, tmp_path: pathlib.Path) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_attached_until_interrupted(service: Service, tmp_path: pathlib.Path, by: signal.Signals) -> None:
     with attached(service, tmp_path / "r.duckdb", "--pid", service.process.pid) as process:
         time.sleep(3)
@@ -131,7 +132,7 @@ def test_attached_until_interrupted(service: Service, tmp_path: pathlib.Path, by
 @needs_root
 def test_a_killed_tailspan_leaves_the_process_alone(service: Service, tmp_path: pathlib.Path) -> None:
     with attached(service, tmp_path / "r.duckdb", "--pid", service.process.pid) as process:
-        time.sleep(5)
+        time.sleep(4)
         process.kill()
     assert service.goes_on()
     check_answer(tmp_path / "r.duckdb", 60)
@@ -152,7 +153,7 @@ def test_tailspan_ends_with_the_process(service: Service, tmp_path: pathlib.Path
     assert explain(tmp_path / "r.duckdb")["requests"] >= 30
 
 
-@pytest.fixture(params=list(CGROUPS))
+@pytest.fixture(params=[pytest.param("v1", marks=pytest.mark.long), "v2"])
 def cgroup(request: pytest.FixtureRequest) -> Iterator[pathlib.Path]:
     if not os.access(CGROUPS[request.param] / "cgroup.procs", os.W_OK):
         pytest.skip(f"cgroup {request.param} is not mounted here, or not ours to use")
@@ -177,7 +178,7 @@ def test_a_cgroup_and_the_one_below_it(service: Service, cgroup: pathlib.Path, t
             (inner / "cgroup.procs").write_text(str(later.process.pid))
             time.sleep(2)
             later.begin()
-            time.sleep(4)
+            time.sleep(3)
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
         assert service.goes_on() and later.goes_on()

@@ -10,7 +10,7 @@ import sys
 import pytest
 from test_run import HERE, ROOT, explain, needs_root, tailspan
 
-REPEAT = 3
+REPEAT = 2
 TOLERANCE = 0.05
 
 

@@ -17,7 +17,7 @@ import pytest
 from test_run import TAILSPAN, needs_root, tailspan
 
 HERE = pathlib.Path(__file__).parent
-EXCHANGES, DROP_ONE_IN, SERVER_S = 400, 25, 0.004
+EXCHANGES, DROP_ONE_IN, SERVER_S = 250, 25, 0.004
 TIMEOUT_MS = 200  # TCP's least; what else delays an exchange here is shorter
 COMMENT = "tailspan-test"
 
@@ -46,7 +46,7 @@ def server() -> Iterator[int]:
     listener.close()
 
 
-@pytest.fixture(params=["--dport", "--sport"], ids=["questions", "answers"])
+@pytest.fixture(params=[pytest.param("--dport", marks=pytest.mark.long), "--sport"], ids=["questions", "answers"])
 def lossy(request: pytest.FixtureRequest, server: int) -> Iterator[int]:
     """Drops one in so many of the packets with data at their receiver, in one direction."""
     rule = ["INPUT", "-i", "lo", "-p", "tcp", request.param, str(server), "-m", "length", "--length", "400:65535",

@@ -15,6 +15,7 @@ import threading
 import time
 import urllib.request
 import uuid
+from typing import Iterator
 
 import pytest
 
@@ -120,18 +121,26 @@ def post_spans(port: int, count: int, prefix: int = 0) -> None:
     assert urllib.request.urlopen(request, timeout=10).status == 200
 
 
+@contextlib.contextmanager
+def a_command_that_waits(file: pathlib.Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A recorder and its receiver's port. The command outlives the recorder, which the block has killed."""
+    script = "echo $OTEL_EXPORTER_OTLP_ENDPOINT; read line; echo done"
+    command = [TAILSPAN, "run", "--out", str(file), "--no-explain", "--", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        yield process, int(process.stdout.readline().rsplit(":", 1)[1])
+        assert process.wait(10) == -signal.SIGKILL
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+
+
 def test_a_killed_recorder_takes_nothing_with_it(tmp_path: pathlib.Path) -> None:
     """SIGKILL to tailspan: the command goes on, and what was sent two seconds before is explained."""
-    script = "echo $OTEL_EXPORTER_OTLP_ENDPOINT; sleep 6; echo done"
-    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "sh", "-c", script]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    port = int(process.stdout.readline().rsplit(":", 1)[1])
-    post_spans(port, 300)
-    time.sleep(2)
-    process.kill()
-    process.wait()
-    assert process.stdout.readline() == "done\n"
+    with a_command_that_waits(tmp_path / "r.duckdb") as (process, port):
+        post_spans(port, 300)
+        time.sleep(2)
+        process.kill()
     result = tailspan("explain", tmp_path / "r.duckdb", "--format", "json")
     assert result.returncode in (0, 3), result.stderr
     assert json.loads(result.stdout)["requests"] == 300
@@ -153,26 +162,20 @@ def langsmith_run(number: int, name: str, parent: int = 0, **more: object) -> di
 
 def test_open_runs_outlive_a_killed_recorder(tmp_path: pathlib.Path) -> None:
     """Runs that were accepted and have not ended are in the file two seconds later: as rows without an end."""
-    script = "echo $OTEL_EXPORTER_OTLP_ENDPOINT; sleep 8; echo done"
-    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--no-explain", "--", "sh", "-c", script]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    port = int(process.stdout.readline().rsplit(":", 1)[1])
     end = "2026-11-30T18:00:00.250Z"
     ended = [langsmith_run(1000 + i, "ask", end_time=end) for i in range(250)]
     opened = [langsmith_run(2000 + i, "ask") for i in range(20)]
     inner = [langsmith_run(3000 + i, "inner", 2000 + i, end_time=end) for i in range(20)]
     later = [langsmith_run(4000 + i, "ask") for i in range(30)]
-    assert send(port, "POST", "/runs/batch", {"post": ended + opened + inner + later, "patch": []}) == 202
-    time.sleep(1.2)
     # What ends meanwhile replaces its open row; what grows stays open.
     patches = [{"id": run["id"], "trace_id": run["trace_id"], "end_time": end} for run in later]
     grown = [{"id": run["id"], "trace_id": run["trace_id"], "tags": ["grown"]} for run in opened]
-    assert send(port, "POST", "/runs/batch", {"post": [], "patch": patches + grown}) == 202
-    time.sleep(2)
-    process.kill()
-    process.wait()
-    assert process.stdout.readline() == "done\n"
+    with a_command_that_waits(tmp_path / "r.duckdb") as (process, port):
+        assert send(port, "POST", "/runs/batch", {"post": ended + opened + inner + later, "patch": []}) == 202
+        time.sleep(1.2)
+        assert send(port, "POST", "/runs/batch", {"post": [], "patch": patches + grown}) == 202
+        time.sleep(2)
+        process.kill()
 
     answer = explain(tmp_path / "r.duckdb")
     assert answer["operation"] == "ask" and answer["requests"] == 280
@@ -420,6 +423,7 @@ def test_dropped_records_lower_what_is_explained(recording: pathlib.Path, tmp_pa
 
 
 @needs_root
+@pytest.mark.long
 def test_lost_loop_records_lower_what_is_explained(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "dropped.duckdb"
     tailspan("run", "--out", file, "--no-explain", "--drop-ring-per-mille", 100, "--", sys.executable, HERE / "service.py", 260)

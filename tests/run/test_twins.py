@@ -26,7 +26,9 @@ def record(tmp_path: pathlib.Path, mode: str) -> pathlib.Path:
     return file
 
 
-@pytest.mark.parametrize("mode", ["openinference", "openllmetry", "hybrid", pytest.param("server", marks=needs_root)])
+@pytest.mark.parametrize("mode", [pytest.param("openinference", marks=pytest.mark.long),
+                                  pytest.param("openllmetry", marks=pytest.mark.long), "hybrid",
+                                  pytest.param("server", marks=[needs_root, pytest.mark.long])])
 def test_a_request_of_two_tracers_is_counted_once(tmp_path: pathlib.Path, mode: str) -> None:
     file = record(tmp_path, mode)
     # Both have come: the chain's run by LangSmith, and the server's span by OTLP.

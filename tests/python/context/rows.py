@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, AsyncIterator, Callable, Iterator, TypedDict
+from typing import Annotated, Any, AsyncIterator, Awaitable, Callable, Iterator, TypedDict
 
 import steps
 from steps import new_label, step
@@ -291,8 +291,47 @@ def early_stop(t: Any) -> None:
     t.call(outer, parent)
 
 
+def _left_open() -> list[Callable[[], Awaitable[Any]]]:
+    """Runs that LangChain does not end when they are cancelled: while they start, in a retriever, in a model."""
+    from langchain_core.callbacks import AsyncCallbackHandler
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.outputs import ChatResult
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
+
+    class Handler(AsyncCallbackHandler):
+        async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+            await asyncio.sleep(60)
+
+    class Retriever(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+            return []
+
+        async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+            await asyncio.sleep(60)
+            return []
+
+    class Model(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "model"
+
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            return ChatResult(generations=[])
+
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            await asyncio.sleep(60)
+            return ChatResult(generations=[])
+
+    return [
+        lambda: RunnableLambda(lambda value: value).ainvoke(1, {"callbacks": [Handler()]}),
+        lambda: Retriever().ainvoke("x"),
+        lambda: Model().ainvoke("x"),
+    ]
+
+
 async def cancel(t: Any) -> None:
-    outer = new_label()
+    outer, left_open = new_label(), _left_open()
 
     async def one() -> None:
         label = new_label()
@@ -320,6 +359,11 @@ async def cancel(t: Any) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(t.acall(slow, slowly), 0.004)
         step(outer)
+        for begin in left_open:
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with asyncio.timeout(0.004):
+                    await begin()
+            step(outer)
 
     async def parent() -> None:
         await asyncio.gather(*(one() for _ in range(WIDTH)))
