@@ -144,11 +144,12 @@ struct socket {
   struct sock* sk;
 };
 struct inet_connection_sock {
-  u32 icsk_rto;
+  u8 icsk_backoff;
 };
 struct tcp_sock {
   u64 first_tx_mstamp;
   u32 srtt_us;
+  u32 rttvar_us;
   u32 total_retrans;
   u32 write_seq;
   u32 snd_una;

@@ -3,10 +3,18 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-// The kernel counts timeouts in ticks. Zero where it does not publish its configuration; 250 is what most are built
-// with.
-extern int CONFIG_HZ __kconfig __weak;
-enum { kUsualTicksPerSecond = 250 };
+enum { kFirstTimeoutUs = 1000000, kBackoffMax = 16 };
+
+// The sender's timeout as it stands, by RFC 6298 as the kernel computes it (tcp_set_rto): its own copy is in ticks,
+// whose length the kernel tells only by files that containers and some hosts lack.
+INLINE u64 TimeoutNs(const struct sock* sk) {
+  u64 smoothed_us = BPF_CORE_READ((struct tcp_sock*)sk, srtt_us) >> 3;  // kept in eighths
+  u64 timeout_us = kFirstTimeoutUs;                                     // nothing measured yet
+  if (smoothed_us) timeout_us = smoothed_us + BPF_CORE_READ((struct tcp_sock*)sk, rttvar_us);
+  u64 doubled = BPF_CORE_READ((struct inet_connection_sock*)sk, icsk_backoff);
+  if (doubled > kBackoffMax) doubled = kBackoffMax;
+  return (timeout_us << doubled) * 1000;
+}
 
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(OnRetransmit, const struct sock* sk) {
@@ -24,9 +32,7 @@ int BPF_PROG(OnRetransmit, const struct sock* sk) {
   record->total_retransmits = total;
   record->at_mono_ns = bpf_ktime_get_ns();
   record->inode = SocketInode(sk);
-  u64 ticks = BPF_CORE_READ((struct inet_connection_sock*)sk, icsk_rto);
-  u64 per_second = CONFIG_HZ > 0 ? CONFIG_HZ : kUsualTicksPerSecond;
-  record->rto_ns = ticks * (1000000000ull / per_second);
+  record->rto_ns = TimeoutNs(sk);
   // When sending began after all had been acknowledged, or the send time of what was acknowledged last: microseconds of
   // CLOCK_MONOTONIC, never later than when the lost segment was first sent.
   record->sent_mono_ns = BPF_CORE_READ((struct tcp_sock*)sk, first_tx_mstamp) * 1000;

@@ -1,20 +1,21 @@
 """Drops packets of a connection in a network namespace of its own: retransmit_truth.py TRIPS OUT.
 
-Run it under `unshare --net`. Writes "total" to OUT: the segments sent again at both ends, as TCP_INFO counts them.
+Run it under `unshare --net`. Writes two numbers to OUT: the segments sent again at both ends, as TCP_INFO counts them, and
+the median of the sender's timeout in microseconds, which it tells in whole ticks.
 """
 
 import socket
+import statistics
 import struct
 import subprocess
 import sys
 import threading
 
-TOTAL_RETRANS_AT = 100  # of struct tcp_info
+RTO_US_AT, TOTAL_RETRANS_AT = 8, 100  # of struct tcp_info
 
 
-def total_retrans(sock: socket.socket) -> int:
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-    return struct.unpack_from("I", info, TOTAL_RETRANS_AT)[0]
+def tcp_info(sock: socket.socket, at: int) -> int:
+    return struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), at)[0]
 
 
 def echo(sock: socket.socket, trips: int) -> None:
@@ -34,12 +35,15 @@ def main() -> None:
     trips = int(sys.argv[1])
     thread = threading.Thread(target=echo, args=(server, trips))
     thread.start()
+    timeouts_us = []
     for _ in range(trips):
         client.sendall(b"x" * 100)
         client.recv(100)
+        timeouts_us.append(tcp_info(client, RTO_US_AT))
     thread.join()
     with open(sys.argv[2], "w", encoding="ascii") as out:
-        out.write(f"{total_retrans(client) + total_retrans(server)}\n")
+        total = sum(tcp_info(end, TOTAL_RETRANS_AT) for end in (client, server))
+        out.write(f"{total} {int(statistics.median(timeouts_us))}\n")
 
 
 main()
