@@ -21,21 +21,6 @@ constexpr uint64_t kJumpMax = 1ull << 40;  // a head that moved further is garba
 
 base::Error Invalid(const char* what) { return {base::Code::kDataLoss, std::string("loop ring: ") + what}; }
 
-// Opens what /proc/PID/fd/N or /proc/PID/map_files/A-B leads to, if it is a regular file: opening a FIFO or a device
-// could block or act. The first open does neither.
-int OpenRegular(const std::string& path) {
-  int handle = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (handle < 0) return -1;
-  struct stat status;
-  int fd = -1;
-  if (fstat(handle, &status) == 0 && S_ISREG(status.st_mode)) {
-    std::string own = "/proc/self/fd/" + std::to_string(handle);
-    fd = open(own.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  }
-  close(handle);
-  return fd;
-}
-
 bool IsRingMemfd(int fd) {
   char link[64] = {};
   std::string own = "/proc/self/fd/" + std::to_string(fd);
@@ -60,7 +45,7 @@ base::Result<LoopRingReader> LoopRingReader::Open(int32_t pid, const ProcessCont
                                                      " is not known: use the same tailspan on both sides"};
   }
   const std::string process = "/proc/" + std::to_string(pid);
-  int fd = OpenRegular(process + "/fd/" + std::to_string(context.ring_fd));
+  int fd = OpenRegularFile(process + "/fd/" + std::to_string(context.ring_fd));
   if (fd < 0 || !IsRingMemfd(fd)) {  // closed by the program, and the number maybe used again
     const int os_errno = errno;
     if (fd >= 0) close(fd);
@@ -68,7 +53,7 @@ base::Result<LoopRingReader> LoopRingReader::Open(int32_t pid, const ProcessCont
     auto maps = ReadMaps(pid);
     if (!maps.ok()) return std::move(maps).error();
     for (const MemoryRange& range : FindMappings(*maps, TAILSPAN_RING_NAME)) {
-      if ((fd = OpenRegular(process + "/map_files/" + HexRange(range))) >= 0) break;
+      if ((fd = OpenRegularFile(process + "/map_files/" + HexRange(range))) >= 0) break;
     }
     if (fd < 0) return base::OsError(os_errno, "cannot open the loop ring of process " + std::to_string(pid));
   }
