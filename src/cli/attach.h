@@ -22,9 +22,9 @@ class AttachTargets {
   AttachTargets& operator=(AttachTargets&&) = delete;
   ~AttachTargets();
 
-  // Processes that were not there at the last call; at first all, parents before their children. Those of a cgroup become
-  // more at any call. Descendants of those named are looked for twice only: in between the caller follows the first ones,
-  // and whoever they start from then on is followed from its fork.
+  // Processes that were not there at the last call; at first all, parents before their children. Those of a cgroup
+  // become more at any call. Descendants of those named are looked for twice only: in between the caller follows the
+  // first ones, and whoever they start from then on is followed from its fork.
   std::vector<int> TakeNew();
   // Waits up to `timeout_ms` for a process to end. False when all have ended.
   bool AnyAlive(int timeout_ms);

@@ -258,8 +258,8 @@ std::vector<model::Capability> KernelProbes::Probe(const KernelProbesOptions& op
     return (*probes)->capabilities();
   else {
     std::vector<model::Capability> off;
-    const char* remedy = IsInitialPidNamespace() ? "a kernel of 5.18 or later with BTF (CONFIG_DEBUG_INFO_BTF)"
-                                                 : kPidNamespaceRemedy;
+    const char* remedy =
+        IsInitialPidNamespace() ? "a kernel of 5.18 or later with BTF (CONFIG_DEBUG_INFO_BTF)" : kPidNamespaceRemedy;
     const std::string& reason = probes.error().message;
     off.push_back({"threads", false, reason, RemedyOf(probes.error(), remedy)});
     for (const OptionalSignal& signal : kOptionalSignals)

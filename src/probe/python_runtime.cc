@@ -19,7 +19,7 @@ namespace tailspan::probe {
 namespace {
 
 constexpr const char* kRuntimeSymbol = "_PyRuntime";
-constexpr uint64_t kFileBytesMax = 1ull << 32;     // nothing is looked for beyond
+constexpr uint64_t kFileBytesMax = 1ull << 32;    // nothing is looked for beyond
 constexpr uint64_t kSectionBytesMax = 16u << 20;  // of dynamic symbols and of their names; CPython has 0.1
 constexpr uint64_t kPageMask = ~0xfffull;
 

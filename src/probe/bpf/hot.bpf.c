@@ -440,8 +440,8 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(OnSwitch, bool preempt, struct task_struct* prev, struct task_struct* next, unsigned int prev_state) {
   u64 now = bpf_ktime_get_ns();
   struct WireThreadState* state = FollowedState(prev);
-  // Sleeping states carry high flag bits (0x2001) that say nothing of whether it could have run on; but a frozen one has
-  // no bit in the low byte.
+  // Sleeping states carry high flag bits (0x2001) that say nothing of whether it could have run on; but a frozen one
+  // has no bit in the low byte.
   if (state) SwitchOut(prev, state, preempt || !(prev_state & kNotRunnable), prev_state, now);
   state = FollowedState(next);
   if (state) SwitchIn(state, next, now);

@@ -318,8 +318,8 @@ struct WireThreadState {
   __u64 fault_inode;
   __u32 fault_device;
   __u32 has_short;
-  __u64 start_time_ns;   // of the thread
-  __u32 blocked_call;    // number + 1 of the system call it last blocked in; 0 none yet
+  __u64 start_time_ns;  // of the thread
+  __u32 blocked_call;   // number + 1 of the system call it last blocked in; 0 none yet
   __u32 pad;
   char fault_name[kWireNameBytes];
   __u32 short_ns[kWireClasses];
