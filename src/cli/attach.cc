@@ -38,6 +38,22 @@ std::vector<int> ProcessesOf(const std::string& cgroup) {
   return pids;
 }
 
+constexpr int kLooksForChildren = 2;
+
+std::vector<int> ChildrenOf(int pid) {
+  std::vector<int> children;
+  std::error_code error;
+  std::filesystem::directory_iterator threads(fmt::format("/proc/{}/task", pid), error), end;
+  for (; !error && threads != end; threads.increment(error)) {
+    std::ifstream in(threads->path() / "children");
+    int child = 0;
+    while (in >> child) {
+      if (child != getpid()) children.push_back(child);  // attached to the shell that started us
+    }
+  }
+  return children;
+}
+
 }  // namespace
 
 AttachTargets::~AttachTargets() {
@@ -72,6 +88,17 @@ Status AttachTargets::Hold(int pid) {
   return {};
 }
 
+void AttachTargets::HoldChildren() {
+  std::vector<int> parents;
+  for (const auto& [pid, fd] : pidfds_) parents.push_back(pid);
+  for (size_t i = 0; i < parents.size(); ++i) {
+    for (int child : ChildrenOf(parents[i])) {
+      if (pidfds_.contains(child)) continue;
+      if (Hold(child).ok()) parents.push_back(child);  // else it has ended meanwhile, or is another user's
+    }
+  }
+}
+
 Status AttachTargets::HoldCgroup() {
   if (!std::ifstream(cgroup_ + "/cgroup.procs")) {
     return Error{Code::kNotFound,
@@ -89,6 +116,9 @@ std::vector<int> AttachTargets::TakeNew() {
   if (!cgroup_.empty()) {
     // That the cgroup is gone, or that one in it may not be watched, is no failure of those that are.
     [[maybe_unused]] Status ignored = HoldCgroup();
+  } else if (looks_for_children_ < kLooksForChildren) {
+    ++looks_for_children_;
+    HoldChildren();
   }
   return std::exchange(fresh_, {});
 }

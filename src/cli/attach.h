@@ -1,4 +1,5 @@
-// Who is watched by `run --pid` and `run --cgroup`: the processes named, or whoever is in the cgroup and below it.
+// Who is watched by `run --pid` and `run --cgroup`: the processes named and their descendants, or whoever is in the
+// cgroup and below it.
 //
 // Processes are held by pidfd, so that an ended one is seen at once, also before its parent has collected it, and a pid
 // that comes back is not taken for the one before. Not thread-safe.
@@ -21,7 +22,9 @@ class AttachTargets {
   AttachTargets& operator=(AttachTargets&&) = delete;
   ~AttachTargets();
 
-  // Processes that were not there at the last call; at first all. Those named never become more; those of a cgroup do.
+  // Processes that were not there at the last call; at first all, parents before their children. Those of a cgroup
+  // become more at any call. Descendants of those named are looked for twice only: in between the caller follows the
+  // first ones, and whoever they start from then on is followed from its fork.
   std::vector<int> TakeNew();
   // Waits up to `timeout_ms` for a process to end. False when all have ended.
   bool AnyAlive(int timeout_ms);
@@ -29,12 +32,14 @@ class AttachTargets {
  private:
   explicit AttachTargets(std::string cgroup) : cgroup_(std::move(cgroup)) {}
   base::Status Hold(int pid);
+  void HoldChildren();
   // kNotFound when the folder is no cgroup, else the last reason why a process in it is not taken.
   base::Status HoldCgroup();
 
   std::string cgroup_;
   std::map<int, int> pidfds_;  // by pid, of those that live
   std::vector<int> fresh_;
+  int looks_for_children_ = 0;
 };
 
 }  // namespace tailspan::cli

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -21,6 +23,7 @@ namespace {
 using model::ProcessEventKind;
 using model::SocketAddress;
 
+constexpr int64_t kSuspendMinNs = 100'000'000;
 constexpr size_t kCommandBytesMax = 256;
 constexpr int64_t kLookEveryNs = 50'000'000;
 constexpr int64_t kLookSlowlyEveryNs = 1'000'000'000;
@@ -37,11 +40,15 @@ std::string ReadFile(const std::string& path, size_t bytes_max = 1 << 20) {
 std::string Proc(int32_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
 
 int64_t TicksToMonoNs(uint64_t ticks_since_boot) {
-  // /proc counts from boot (CLOCK_BOOTTIME); suspends are the difference to CLOCK_MONOTONIC.
+  // /proc counts from boot (CLOCK_BOOTTIME); suspends are the difference to CLOCK_MONOTONIC. The two are never read at
+  // one instant: a difference below any suspend's changes nothing, so that a process keeps its key.
   timespec boot, mono;
   clock_gettime(CLOCK_BOOTTIME, &boot);
   clock_gettime(CLOCK_MONOTONIC, &mono);
-  int64_t suspended_ns = (int64_t{boot.tv_sec} - mono.tv_sec) * 1'000'000'000 + (boot.tv_nsec - mono.tv_nsec);
+  int64_t measured_ns = (int64_t{boot.tv_sec} - mono.tv_sec) * 1'000'000'000 + (boot.tv_nsec - mono.tv_nsec);
+  static std::atomic<int64_t> known_ns{0};
+  int64_t suspended_ns = known_ns.load();
+  if (std::abs(measured_ns - suspended_ns) > kSuspendMinNs) known_ns = suspended_ns = measured_ns;
   static const int64_t tick_ns = 1'000'000'000 / sysconf(_SC_CLK_TCK);
   return static_cast<int64_t>(ticks_since_boot) * tick_ns - suspended_ns;
 }
@@ -117,6 +124,9 @@ void ProcessWatch::Add(int32_t pid, model::RecordBatch* batch) {
   if (!info) return;
   Watched& watched = processes_[pid];
   if (watched.info.key != info->key) watched = {};
+  // Known already, as a process that attaching finds a second time: what it told of itself stays.
+  info->runtime = watched.info.runtime;
+  info->has_loop_ring = watched.info.has_loop_ring;
   watched.info = *info;
   watched.gone = false;
   watched.look_until_mono_ns = base::MonoNowNs() + kLookFastForNs;
@@ -134,6 +144,8 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
       if (it != processes_.end() && event.kind == ProcessEventKind::kExec) {
         DrainRing(&it->second, batch);
         it->second.ring.reset();
+        it->second.info.runtime.clear();
+        it->second.info.has_loop_ring = false;
       }
       Add(event.pid, batch);
     } else if (event.kind == ProcessEventKind::kExit) {

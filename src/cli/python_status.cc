@@ -1,7 +1,10 @@
 #include "cli/python_status.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -11,11 +14,27 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kFilesMax = 1000;
+constexpr size_t kFileBytesMax = 256 << 10;
 constexpr size_t kReasonBytesMax = 200;
 
 std::string Reason(const json& state) {
   auto found = state.find("reason");
   return found != state.end() && found->is_string() ? found->get<std::string>().substr(0, kReasonBytesMax) : "";
+}
+
+// The folder is open to the command's user: what lies there may be a link to what only we may read, or a FIFO.
+std::string ReadUntrusted(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return text;
+  struct stat status {};
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    text.resize(kFileBytesMax);
+    const ssize_t got = read(fd, text.data(), text.size());
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  close(fd);
+  return text;
 }
 
 bool IsOn(const json& state) {
@@ -38,8 +57,7 @@ std::vector<model::Capability> ReadPythonStatus(const std::string& folder) {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (entry.path().extension() != ".json" || ++files > kFilesMax) continue;
-    std::ifstream in(entry.path());
-    json status = json::parse(in, nullptr, /*allow_exceptions=*/false);
+    json status = json::parse(ReadUntrusted(entry.path()), nullptr, /*allow_exceptions=*/false);
     if (!status.is_object()) continue;
     if (auto context = status.find("context"); context != status.end() && context->is_object()) {
       Merge("python_thread_context", IsOn(*context), Reason(*context),

@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include "base/log.h"
 #include "cli/answer.h"
@@ -215,9 +217,17 @@ class RunCommand : public Subcommand {
     return FinishAndExplain(recorder->get(), 0);
   }
 
-  static size_t FollowNew(AttachTargets* targets, Recorder* recorder) {
+  bool IsExcluded(int pid) const {
+    std::ifstream in(fmt::format("/proc/{}/comm", pid));
+    std::string comm;
+    std::getline(in, comm);
+    return std::find(exclude_.begin(), exclude_.end(), comm) != exclude_.end();
+  }
+
+  size_t FollowNew(AttachTargets* targets, Recorder* recorder) const {
     size_t followed = 0;
     for (int pid : targets->TakeNew()) {
+      if (IsExcluded(pid)) continue;
       base::Status status = recorder->Follow(pid);
       if (status.ok()) {
         ++followed;
@@ -234,7 +244,8 @@ class RunCommand : public Subcommand {
     gid_t gid;
     std::string user, home;
     if (as_root_ || !CalledBySudo(&uid, &gid, &user, &home)) return;
-    if (chown(file_.c_str(), uid, gid) != 0) base::LogWarning("{} stays root's", file_);
+    // Never through a link that the command may have put there.
+    if (lchown(file_.c_str(), uid, gid) != 0) base::LogWarning("{} stays root's", file_);
   }
 
   int FinishAndExplain(Recorder* recorder, int exit_status) {

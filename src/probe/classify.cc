@@ -64,7 +64,10 @@ Cause CauseOfPoll(const WireWait& wait, bool for_write) {
   }
 }
 
-Cause CauseOfOther(const WireWaitFacts& facts) {
+Cause CauseOfOther(const WireWait& wait) {
+  const WireWaitFacts& facts = wait.facts;
+  if (NameOf(wait.target) == "[eventfd]") return Cause::kIpc;
+  if (NameOf(wait.target) == "[timerfd]") return Cause::kSleep;
   if (facts.call == kWireCallFileLock) return Cause::kLock;
   if (facts.call == kWireCallSignalWait) return Cause::kSleep;
   if (facts.flags & kWireIoWait) return Cause::kDiskRead;
@@ -98,7 +101,7 @@ Cause CauseOf(const WireWait& wait) {
       // Opening a FIFO waits for its other end, not for the disk.
       return facts.call == kWireCallOpen && !(facts.flags & kWireIoWait) ? Cause::kUnexplained : Cause::kDiskRead;
     case WaitClass::kOther:
-      return CauseOfOther(facts);
+      return CauseOfOther(wait);
     default:
       return model::CauseOfClass(ClassOf(facts));
   }

@@ -1,5 +1,6 @@
 #include "probe/host_facts.h"
 
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 namespace tailspan::probe {
 namespace {
 
+constexpr ino_t kInitialPidNamespaceInode = 0xeffffffc;  // PROC_PID_INIT_INO, include/linux/proc_ns.h
 constexpr unsigned kCapSysAdmin = 21, kCapPerfmon = 38, kCapBpf = 39;
 
 int ReadNumber(const char* path) {
@@ -44,6 +46,11 @@ bool Has(uint64_t capabilities, unsigned bit) { return capabilities >> bit & 1; 
 
 }  // namespace
 
+bool IsInitialPidNamespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kInitialPidNamespaceInode;
+}
+
 HostFacts ReadHostFacts() {
   HostFacts facts;
   utsname name{};
@@ -63,6 +70,9 @@ HostFacts ReadHostFacts() {
   if (!privileged) {
     facts.obstacle = "neither CAP_SYS_ADMIN nor CAP_BPF with CAP_PERFMON";
     facts.remedy = "run as root, or give the program CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE";
+  } else if (!IsInitialPidNamespace()) {
+    facts.obstacle = kPidNamespaceObstacle;
+    facts.remedy = kPidNamespaceRemedy;
   } else if (!facts.has_btf) {
     facts.obstacle = "the kernel has no BTF (/sys/kernel/btf/vmlinux)";
     facts.remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF, as the distributions' are";

@@ -22,4 +22,12 @@ struct HostFacts {
 
 HostFacts ReadHostFacts();
 
+// Records name threads by the numbers of the initial pid namespace; a tailspan in another one cannot tell whose they
+// are.
+bool IsInitialPidNamespace();
+inline constexpr const char* kPidNamespaceObstacle =
+    "tailspan runs in a pid namespace of its own, and the kernel's records have the host's process numbers";
+inline constexpr const char* kPidNamespaceRemedy =
+    "run it in the host's pid namespace: docker run --pid=host, hostPID: true in Kubernetes";
+
 }  // namespace tailspan::probe

@@ -149,7 +149,10 @@ struct KernelProbes::State {
   std::vector<KernelObject> optional;
   std::unique_ptr<ring_buffer, FreeRing> ring;
   std::vector<model::Capability> capabilities;
+  void ForgetLayout(int32_t pid, int64_t at_mono_ns);
+
   std::map<int32_t, ProcessLayout> layouts;
+  std::map<int32_t, int64_t> layouts_set_mono_ns;  // when this side last wrote it into the kernel's table
   std::map<int32_t, PendingLayout> pending;
   std::set<int32_t> followed;
   uint64_t threads_not_followed = 0;
@@ -234,6 +237,8 @@ KernelProbes::~KernelProbes() = default;
 
 Result<std::unique_ptr<KernelProbes>> KernelProbes::Open(const KernelProbesOptions& options) {
   auto state = std::make_unique<State>();
+  // The kernel's records have the initial namespace's numbers, which name other processes here, or none.
+  if (!IsInitialPidNamespace()) return base::Error{base::Code::kUnsupported, kPidNamespaceObstacle, 0};
   if (Status status = state->LoadHot(options); !status) return std::move(status).error();
   state->capabilities.push_back({"threads", true, {}, {}});
   state->capabilities.push_back(ExistingThreads());
@@ -253,7 +258,8 @@ std::vector<model::Capability> KernelProbes::Probe(const KernelProbesOptions& op
     return (*probes)->capabilities();
   else {
     std::vector<model::Capability> off;
-    const char* remedy = "a kernel of 5.18 or later with BTF (CONFIG_DEBUG_INFO_BTF)";
+    const char* remedy =
+        IsInitialPidNamespace() ? "a kernel of 5.18 or later with BTF (CONFIG_DEBUG_INFO_BTF)" : kPidNamespaceRemedy;
     const std::string& reason = probes.error().message;
     off.push_back({"threads", false, reason, RemedyOf(probes.error(), remedy)});
     for (const OptionalSignal& signal : kOptionalSignals)
@@ -274,7 +280,9 @@ Status KernelProbes::FollowProcess(int32_t pid) {
       const int fd = OpenThread(tid, pid);
       const WireThreadState fresh{};
       const bool in = fd >= 0 && (bpf_map_update_elem(map, &fd, &fresh, BPF_NOEXIST) == 0 || errno == EEXIST);
+      const bool is_gone = !in && errno == ESRCH;  // it ended while we looked: nothing is lost
       if (fd >= 0) close(fd);
+      if (is_gone) continue;
       (in ? taken : failed).insert(tid);
       is_new = true;
     }
@@ -323,7 +331,19 @@ Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) 
   if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0)
     return base::OsError(errno, fmt::format("no room for the layout of process {}", pid));
   layouts[pid] = layout;
+  layouts_set_mono_ns[pid] = base::MonoNowNs();
   return {};
+}
+
+// The process had another memory from `at` on. The kernel dropped its layout then; if this side wrote it later, not
+// knowing, it is dropped again.
+void KernelProbes::State::ForgetLayout(int32_t pid, int64_t at_mono_ns) {
+  layouts.erase(pid);
+  const auto set = layouts_set_mono_ns.find(pid);
+  if (set == layouts_set_mono_ns.end()) return;
+  const uint32_t key = static_cast<uint32_t>(pid);
+  if (set->second >= at_mono_ns) bpf_map_delete_elem(hot->MapFd("layouts"), &key);
+  layouts_set_mono_ns.erase(set);
 }
 
 size_t KernelProbes::Drain(model::RecordBatch* batch) {
@@ -344,17 +364,26 @@ void KernelProbes::State::FollowEvents(const model::RecordBatch& records, size_t
       case model::ProcessEventKind::kFork: {
         followed.insert(event.pid);
         const auto parent = layouts.find(event.parent_pid);
-        if (parent != layouts.end()) layouts[event.pid] = parent->second;
+        if (parent != layouts.end()) {
+          const ProcessLayout inherited = parent->second;
+          const auto set = layouts_set_mono_ns.find(event.parent_pid);
+          // The kernel copied what it knew at the fork; what was learned since it has not.
+          const bool is_copied = set == layouts_set_mono_ns.end() || set->second < event.at_mono_ns;
+          layouts[event.pid] = inherited;
+          if (!is_copied) {
+            [[maybe_unused]] const Status status = SetLayout(event.pid, inherited);  // fails when the table is full
+          }
+        }
         if (pending.contains(event.parent_pid)) pending[event.pid] = {event.at_mono_ns, event.at_mono_ns};
         break;
       }
       case model::ProcessEventKind::kExec:
-        layouts.erase(event.pid);
+        ForgetLayout(event.pid, event.at_mono_ns);
         pending[event.pid] = {event.at_mono_ns, event.at_mono_ns};
         break;
       case model::ProcessEventKind::kExit:
         followed.erase(event.pid);
-        layouts.erase(event.pid);
+        ForgetLayout(event.pid, event.at_mono_ns);
         pending.erase(event.pid);
         break;
       case model::ProcessEventKind::kThread:
@@ -466,6 +495,7 @@ void KernelProbes::State::AppendOpenWindow(int32_t pid, int32_t tid, model::Reco
   WireWait wait{};
   wait.window.tid = static_cast<uint32_t>(tid);
   wait.window.tgid = static_cast<uint32_t>(pid);
+  wait.window.start_time_ns = thread.start_time_ns;
   wait.window.sequence = thread.sequence;
   wait.window.runtime_ns = UINT64_MAX;  // not read
   wait.window.start_mono_ns = thread.window_start;

@@ -1,12 +1,16 @@
 #include "probe/loop_ring_reader.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,23 +21,36 @@ namespace tailspan::probe {
 namespace {
 
 constexpr size_t kChunkRecords = 4096;
-constexpr uint64_t kJumpMax = 1ull << 40;  // a head that moved further is garbage
+constexpr int64_t kTidsHoldNs = 1'000'000'000;  // numbers come back
+constexpr int64_t kTidsRetryNs = 20'000'000;    // when one is not known
+constexpr uint64_t kJumpMax = 1ull << 40;       // a head that moved further is garbage
 
 base::Error Invalid(const char* what) { return {base::Code::kDataLoss, std::string("loop ring: ") + what}; }
 
-// Opens what /proc/PID/fd/N or /proc/PID/map_files/A-B leads to, if it is a regular file: opening a FIFO or a device
-// could block or act. The first open does neither.
-int OpenRegular(const std::string& path) {
-  int handle = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (handle < 0) return -1;
-  struct stat status;
-  int fd = -1;
-  if (fstat(handle, &status) == 0 && S_ISREG(status.st_mode)) {
-    std::string own = "/proc/self/fd/" + std::to_string(handle);
-    fd = open(own.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+// The number of a process or thread in its own, innermost pid namespace; 0 it is gone.
+uint32_t ReadInnerTid(const std::string& folder) {
+  std::ifstream status(folder + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:")) {
+      return static_cast<uint32_t>(std::strtoul(line.c_str() + line.find_last_of("\t ") + 1, nullptr, 10));
+    }
   }
-  close(handle);
-  return fd;
+  return 0;
+}
+
+std::map<uint32_t, uint32_t> ReadOuterTids(int32_t pid) {
+  std::map<uint32_t, uint32_t> outer_tids;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  DIR* threads = opendir(folder.c_str());
+  if (!threads) return outer_tids;
+  while (const dirent* entry = readdir(threads)) {
+    const int tid = std::atoi(entry->d_name);
+    if (tid <= 0) continue;
+    if (const uint32_t inner = ReadInnerTid(folder + "/" + entry->d_name))
+      outer_tids[inner] = static_cast<uint32_t>(tid);
+  }
+  closedir(threads);
+  return outer_tids;
 }
 
 bool IsRingMemfd(int fd) {
@@ -60,7 +77,7 @@ base::Result<LoopRingReader> LoopRingReader::Open(int32_t pid, const ProcessCont
                                                      " is not known: use the same tailspan on both sides"};
   }
   const std::string process = "/proc/" + std::to_string(pid);
-  int fd = OpenRegular(process + "/fd/" + std::to_string(context.ring_fd));
+  int fd = OpenRegularFile(process + "/fd/" + std::to_string(context.ring_fd));
   if (fd < 0 || !IsRingMemfd(fd)) {  // closed by the program, and the number maybe used again
     const int os_errno = errno;
     if (fd >= 0) close(fd);
@@ -68,7 +85,7 @@ base::Result<LoopRingReader> LoopRingReader::Open(int32_t pid, const ProcessCont
     auto maps = ReadMaps(pid);
     if (!maps.ok()) return std::move(maps).error();
     for (const MemoryRange& range : FindMappings(*maps, TAILSPAN_RING_NAME)) {
-      if ((fd = OpenRegular(process + "/map_files/" + HexRange(range))) >= 0) break;
+      if ((fd = OpenRegularFile(process + "/map_files/" + HexRange(range))) >= 0) break;
     }
     if (fd < 0) return base::OsError(os_errno, "cannot open the loop ring of process " + std::to_string(pid));
   }
@@ -101,6 +118,8 @@ base::Result<LoopRingReader> LoopRingReader::FromDescriptor(int32_t pid, int fd,
     loss->Add(base::Loss::kLoopRingBad);
     return Invalid(bad);
   }
+  const uint32_t inner_pid = ReadInnerTid("/proc/" + std::to_string(pid));
+  reader.is_namespaced_ = inner_pid != 0 && inner_pid != static_cast<uint32_t>(pid);
   return reader;
 }
 
@@ -118,7 +137,10 @@ LoopRingReader::LoopRingReader(LoopRingReader&& other) noexcept
       threads_lost_(other.threads_lost_),
       sites_lost_(other.sites_lost_),
       drop_per_mille_(other.drop_per_mille_),
-      random_(other.random_) {}
+      random_(other.random_),
+      is_namespaced_(other.is_namespaced_),
+      outer_tids_(std::move(other.outer_tids_)),
+      tids_read_mono_ns_(other.tids_read_mono_ns_) {}
 
 LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(pid_, other.pid_);
@@ -132,6 +154,9 @@ LoopRingReader& LoopRingReader::operator=(LoopRingReader&& other) noexcept {
   std::swap(sites_lost_, other.sites_lost_);
   std::swap(drop_per_mille_, other.drop_per_mille_);
   std::swap(random_, other.random_);
+  std::swap(is_namespaced_, other.is_namespaced_);
+  std::swap(outer_tids_, other.outer_tids_);
+  std::swap(tids_read_mono_ns_, other.tids_read_mono_ns_);
   return *this;
 }
 
@@ -232,6 +257,13 @@ void LoopRingReader::Take(Slot* slot, const void* bytes, int64_t now_ns, model::
     Lose(slot, base::Loss::kLoopRingBad, 1);
     return;
   }
+  if (is_namespaced_) {
+    record.tid = OuterTid(record.tid);
+    if (record.type != TAILSPAN_SOCKET) {
+      record.step = OuterStep(record.step);
+      record.waker_step = OuterStep(record.waker_step);
+    }
+  }
   const auto end_ns = static_cast<int64_t>(record.end_ns);
   if (slot->lost) {
     batch->loop_holes.push_back(
@@ -240,6 +272,24 @@ void LoopRingReader::Take(Slot* slot, const void* bytes, int64_t now_ns, model::
   slot->last_end_ns = end_ns;
   slot->tid = record.tid;
   AppendRecord(pid_, record, batch);
+}
+
+uint32_t LoopRingReader::OuterTid(uint32_t inner_tid) {
+  const int64_t now_ns = base::MonoNowNs();
+  auto found = outer_tids_.find(inner_tid);
+  if (now_ns - tids_read_mono_ns_ > (found == outer_tids_.end() ? kTidsRetryNs : kTidsHoldNs)) {
+    tids_read_mono_ns_ = now_ns;
+    // Those of threads that ended stay: their last records may still come.
+    for (const auto& [inner, outer] : ReadOuterTids(pid_)) outer_tids_[inner] = outer;
+    found = outer_tids_.find(inner_tid);
+  }
+  return found == outer_tids_.end() ? inner_tid : found->second;
+}
+
+// A plain thread stands as a step by its number.
+uint64_t LoopRingReader::OuterStep(uint64_t step) {
+  const int32_t inner_tid = model::PlainThreadOf(step);
+  return inner_tid ? TAILSPAN_PLAIN_STEP | OuterTid(static_cast<uint32_t>(inner_tid)) : step;
 }
 
 void LoopRingReader::DrainSites(uint32_t used, model::RecordBatch* batch) {

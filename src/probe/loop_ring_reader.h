@@ -4,10 +4,13 @@
 // shrinking (so there is no SIGBUS and no allocation on its behalf), every number is checked, and what is not plausible
 // is counted and dropped. A process can thus lie about its own spans and steps, and about nothing else.
 // The open memfd outlives the process: drain once more after it exits or execs, then drop the reader.
+// A process in a pid namespace below ours writes its own numbers of threads; they are told as ours, which the kernel's
+// records have too, except those of threads that ended before they were looked up.
 // Not thread-safe. Call Drain at least every 20 ms for loops of 300,000 steps/s; what is lapped is counted.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -57,6 +60,8 @@ class LoopRingReader {
   bool DrainSlot(uint32_t index, uint64_t head, model::RecordBatch* batch);
   void Take(Slot* slot, const void* bytes, int64_t now_ns, model::RecordBatch* batch);
   void DrainSites(uint32_t used, model::RecordBatch* batch);
+  uint32_t OuterTid(uint32_t inner_tid);
+  uint64_t OuterStep(uint64_t step);
   void Lose(Slot* slot, base::Loss why, uint64_t count);
 
   int32_t pid_;
@@ -69,6 +74,9 @@ class LoopRingReader {
   uint32_t threads_lost_ = 0, sites_lost_ = 0;
   uint32_t drop_per_mille_ = 0;
   std::minstd_rand random_;
+  bool is_namespaced_ = false;
+  std::map<uint32_t, uint32_t> outer_tids_;  // by the process's own number
+  int64_t tids_read_mono_ns_ = 0;
 };
 
 }  // namespace tailspan::probe

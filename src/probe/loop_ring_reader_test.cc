@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -141,6 +143,49 @@ TEST(LoopRingReaderTest, ForkedChildHasARingOfItsOwnThatOutlivesIt) {
   ASSERT_TRUE(reader->Drain(&batch));
   ASSERT_EQ(batch.span_changes.size(), 2u);
   EXPECT_EQ(batch.span_changes[0].pid, child);
+}
+
+// As in a container: the process calls itself 1.
+TEST(LoopRingReaderTest, ThreadsOfAnotherPidNamespaceHaveOurNumbers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to make a pid namespace";
+  int ready[2], done[2], number[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(number), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t maker = fork();
+  if (maker == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(2);
+    const pid_t outer = fork();
+    if (outer == 0) {
+      std::thread([&] {
+        tailspan_context_set(kTrace, kSpan, nullptr);
+        char byte = 'x';
+        if (write(ready[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) _exit(1);
+      }).join();
+      _exit(0);
+    }
+    if (write(number[1], &outer, sizeof outer) != sizeof outer) _exit(1);
+    waitpid(outer, nullptr, 0);
+    _exit(0);
+  }
+  pid_t child = 0;
+  char byte;
+  ASSERT_EQ(read(number[0], &child, sizeof child), ssize_t{sizeof child});
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  base::LossCounters loss;
+  auto reader = OpenOwn(&loss, child);
+  model::RecordBatch batch;
+  const bool is_drained = reader.ok() && reader->Drain(&batch);
+  int threads = 0;
+  for (const auto& change : batch.span_changes) {
+    threads += access(("/proc/" + std::to_string(child) + "/task/" + std::to_string(change.tid)).c_str(), F_OK) == 0;
+    EXPECT_NE(change.tid, child);
+  }
+  EXPECT_EQ(write(done[1], "x", 1), 1);
+  waitpid(maker, nullptr, 0);
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  EXPECT_TRUE(is_drained);
+  EXPECT_EQ(threads, 1);
 }
 
 TEST(LoopRingReaderTest, FoundByItsMappingWhenTheDescriptorIsGone) {

@@ -1,6 +1,7 @@
 #include "probe/process_context.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -236,6 +237,21 @@ std::vector<MemoryRange> FindMappings(std::string_view maps, std::string_view na
     if (shown == anonymous || shown == file) found.push_back(range);
   }
   return found;
+}
+
+int OpenRegularFile(const std::string& path) {
+  const int handle = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (handle < 0) return -1;
+  struct stat status;
+  int fd = -1, os_errno = EINVAL;
+  if (fstat(handle, &status) == 0 && S_ISREG(status.st_mode)) {
+    const std::string own = "/proc/self/fd/" + std::to_string(handle);
+    fd = open(own.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    os_errno = errno;
+  }
+  close(handle);
+  if (fd < 0) errno = os_errno;
+  return fd;
 }
 
 base::Result<std::string> ReadMaps(int32_t pid) {

@@ -41,6 +41,10 @@ struct MemoryRange {
 // Readable mappings of that name in the text of /proc/PID/maps: "[anon:NAME]" or "/memfd:NAME (deleted)".
 std::vector<MemoryRange> FindMappings(std::string_view maps, std::string_view name);
 
+// Opens for reading what a path of a process's own choosing leads to, if it is a regular file: opening a FIFO or a
+// device could block or act, and the first look does neither. -1: it is not, or cannot be opened (errno).
+int OpenRegularFile(const std::string& path);
+
 // /proc/PID/maps, up to kMapsBytesMax.
 base::Result<std::string> ReadMaps(int32_t pid);
 

@@ -3,8 +3,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -15,54 +13,50 @@
 #include <string_view>
 
 #include "probe/bpf/wire.h"
+#include "probe/process_context.h"
 
 namespace tailspan::probe {
 namespace {
 
 constexpr const char* kRuntimeSymbol = "_PyRuntime";
-constexpr uint64_t kFileBytesMax = 1ull << 30;
+constexpr uint64_t kFileBytesMax = 1ull << 32;    // nothing is looked for beyond
+constexpr uint64_t kSectionBytesMax = 16u << 20;  // of dynamic symbols and of their names; CPython has 0.1
 constexpr uint64_t kPageMask = ~0xfffull;
 
-// A file mapped read-only, with bounded access.
-class MappedFile {
+// A file of a process's own choosing, read with bounds. Not mapped: cutting a mapped file short would kill us.
+class UntrustedFile {
  public:
-  explicit MappedFile(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    struct stat status {};
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-        static_cast<uint64_t>(status.st_size) <= kFileBytesMax) {
-      void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-      if (mapped != MAP_FAILED) {
-        data_ = static_cast<const char*>(mapped);
-        bytes_ = static_cast<size_t>(status.st_size);
-      }
-    }
-    close(fd);
+  explicit UntrustedFile(const std::string& path) : fd_(OpenRegularFile(path)) {}
+  ~UntrustedFile() {
+    if (fd_ >= 0) close(fd_);
   }
-  ~MappedFile() {
-    if (data_) munmap(const_cast<char*>(data_), bytes_);
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
+  UntrustedFile(const UntrustedFile&) = delete;
+  UntrustedFile& operator=(const UntrustedFile&) = delete;
 
+  bool ReadAt(uint64_t offset, void* to, size_t bytes) const {
+    if (fd_ < 0 || offset > kFileBytesMax) return false;
+    return pread(fd_, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+  }
   template <typename T>
   bool Read(uint64_t offset, T* value) const {
-    if (!data_ || offset > bytes_ || bytes_ - offset < sizeof(T)) return false;
-    std::memcpy(value, data_ + offset, sizeof(T));
-    return true;
+    return ReadAt(offset, value, sizeof(T));
   }
-  bool TextIs(uint64_t offset, std::string_view text) const {
-    if (offset > bytes_ || bytes_ - offset <= text.size()) return false;
-    return std::string_view(data_ + offset, text.size()) == text && data_[offset + text.size()] == '\0';
+  bool ReadSection(const Elf64_Shdr& section, std::string* content) const {
+    if (section.sh_size > kSectionBytesMax) return false;
+    content->resize(section.sh_size);
+    return ReadAt(section.sh_offset, content->data(), content->size());
   }
 
  private:
-  const char* data_ = nullptr;
-  size_t bytes_ = 0;
+  int fd_;
 };
 
-bool ReadLoadAddress(const MappedFile& file, const Elf64_Ehdr& header, uint64_t* address) {
+bool NameAt(const std::string& strings, uint64_t offset, std::string_view name) {
+  if (offset >= strings.size() || strings.size() - offset <= name.size()) return false;
+  return std::string_view(strings).substr(offset, name.size()) == name && strings[offset + name.size()] == '\0';
+}
+
+bool ReadLoadAddress(const UntrustedFile& file, const Elf64_Ehdr& header, uint64_t* address) {
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     if (!file.Read(header.e_phoff + uint64_t{i} * sizeof segment, &segment)) return false;
@@ -205,7 +199,7 @@ PythonRuntime RuntimeOf(int32_t pid, const DynamicSymbol& symbol, uint64_t bias,
 }  // namespace
 
 std::optional<DynamicSymbol> FindDynamicSymbol(const std::string& path, const std::string& name) {
-  const MappedFile file(path);
+  const UntrustedFile file(path);
   Elf64_Ehdr header;
   if (!file.Read(0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) ||
@@ -218,15 +212,19 @@ std::optional<DynamicSymbol> FindDynamicSymbol(const std::string& path, const st
     Elf64_Shdr symbols, strings;
     if (!file.Read(header.e_shoff + uint64_t{i} * sizeof symbols, &symbols)) return std::nullopt;
     if (symbols.sh_type != SHT_DYNSYM) continue;
-    if (!file.Read(header.e_shoff + uint64_t{symbols.sh_link} * sizeof strings, &strings)) return std::nullopt;
-    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols.sh_size; at += sizeof(Elf64_Sym)) {
+    std::string table, names;
+    if (!file.Read(header.e_shoff + uint64_t{symbols.sh_link} * sizeof strings, &strings) ||
+        !file.ReadSection(symbols, &table) || !file.ReadSection(strings, &names))
+      return std::nullopt;
+    for (size_t at = 0; at + sizeof(Elf64_Sym) <= table.size(); at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
-      if (!file.Read(symbols.sh_offset + at, &symbol)) return std::nullopt;
-      if (symbol.st_shndx == SHN_UNDEF || !file.TextIs(strings.sh_offset + symbol.st_name, name)) continue;
+      std::memcpy(&symbol, table.data() + at, sizeof symbol);
+      if (symbol.st_shndx == SHN_UNDEF || !NameAt(names, symbol.st_name, name)) continue;
       found.value = symbol.st_value;
       found.size = symbol.st_size;
       return found;
     }
+    return std::nullopt;  // a file has one such table
   }
   return std::nullopt;
 }
@@ -235,15 +233,17 @@ std::optional<PythonRuntime> FindPythonRuntime(int32_t pid) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   std::string line, last_path;
   while (std::getline(maps, line)) {
-    uint64_t start = 0, offset = 0;
+    uint64_t start = 0, end = 0, offset = 0;
     int path_at = 0;
-    if (std::sscanf(line.c_str(), "%lx-%*x %*s %lx %*s %*s %n", &start, &offset, &path_at) < 2 || path_at <= 0)
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %*s %n", &start, &end, &offset, &path_at) < 3 || path_at <= 0)
       continue;
     const std::string path = line.substr(static_cast<size_t>(path_at));
     if (path.empty() || path[0] != '/' || path == last_path || offset != 0 || !NamesPython(path)) continue;
     last_path = path;
-    // By way of the process's own root, so that containers work too.
-    const auto symbol = FindDynamicSymbol(fmt::format("/proc/{}/root{}", pid, path), kRuntimeSymbol);
+    // The mapped file itself, also when another stands in its place by now (an upgrade). Without the right to that, by
+    // way of the process's own root, so that containers work too.
+    auto symbol = FindDynamicSymbol(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, start, end), kRuntimeSymbol);
+    if (!symbol) symbol = FindDynamicSymbol(fmt::format("/proc/{}/root{}", pid, path), kRuntimeSymbol);
     if (!symbol || symbol->size == 0) continue;
     return RuntimeOf(pid, *symbol, symbol->is_relocatable ? start - symbol->first_load_address : 0, VersionIn(path));
   }

@@ -1,6 +1,8 @@
 #include "probe/python_runtime.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,62 @@ namespace {
 TEST(PythonRuntime, NoPythonHere) { EXPECT_FALSE(FindPythonRuntime(getpid())); }
 
 TEST(PythonRuntime, ProcessThatIsGone) { EXPECT_FALSE(FindPythonRuntime(0x3fffffff)); }
+
+// What a process maps under an interpreter's name need not be what stands there when it is looked at.
+TEST(PythonRuntime, FilesThatAreNone) {
+  const std::string folder = "/tmp/tailspan_python_" + std::to_string(getpid());
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  const std::string fifo = folder + "/fifo", text = folder + "/text", link = folder + "/link";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::ofstream(text) << "#!/bin/sh\n";
+  ASSERT_EQ(symlink(fifo.c_str(), link.c_str()), 0);
+  for (const std::string& path : {fifo, text, link, folder, std::string("/dev/zero")}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);  // one that waits for the FIFO's other end
+      _exit(FindDynamicSymbol(path, "_PyRuntime") ? 1 : 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << path;
+  }
+  for (const std::string& path : {fifo, text, link}) unlink(path.c_str());
+  rmdir(folder.c_str());
+}
+
+// As after an upgrade: the file is gone from its path, the process runs on.
+TEST(PythonRuntime, InterpreterWhoseFileWasReplaced) {
+  const char* python = "/usr/bin/python3";
+  if (access(python, X_OK) != 0) GTEST_SKIP() << "no " << python;
+  if (geteuid() != 0) GTEST_SKIP() << "needs CAP_SYS_ADMIN for /proc/PID/map_files";
+  const std::string copy = "/tmp/python3." + std::to_string(getpid());
+  {
+    std::ifstream from(python, std::ios::binary);
+    std::ofstream to(copy, std::ios::binary);
+    to << from.rdbuf();
+  }
+  ASSERT_EQ(chmod(copy.c_str(), 0700), 0);
+  int out[2];
+  ASSERT_EQ(pipe(out), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    execl(copy.c_str(), copy.c_str(), "-c", "import time; print(1, flush=True); time.sleep(60)", nullptr);
+    _exit(127);
+  }
+  close(out[1]);
+  char byte;
+  EXPECT_EQ(read(out[0], &byte, 1), 1);
+  const auto before = FindPythonRuntime(child);
+  unlink(copy.c_str());
+  const auto after = FindPythonRuntime(child);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(out[0]);
+  if (!before) GTEST_SKIP() << python << " keeps its state in a library";
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->low, before->low);
+}
 
 template <typename T>
 T ReadMemory(pid_t pid, uint64_t address) {

@@ -31,11 +31,11 @@ def free_port() -> int:
 class Service:
     """attached.py, running, with the hooks but no recorder."""
 
-    def __init__(self, operation: str, port: int) -> None:
+    def __init__(self, operation: str, port: int, below: tuple[str, ...] = ()) -> None:
         self.port = port
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "LANGSMITH_"))}
         environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.port}", "PYTHONPATH": str(SITECUSTOMIZE)}
-        self.process = subprocess.Popen([sys.executable, HERE / "attached.py", operation], stdin=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([*below, sys.executable, HERE / "attached.py", operation], stdin=subprocess.PIPE, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
         assert self.process.stdin and self.process.stdout
         assert self.process.stdout.readline() == "ready\n"
@@ -115,6 +115,19 @@ def test_attached_for_a_while(service: Service, tmp_path: pathlib.Path) -> None:
     assert service.goes_on()
     check_answer(tmp_path / "r.duckdb", 100)
     assert service.end() == 0
+
+
+@needs_root
+def test_children_that_run_already(tmp_path: pathlib.Path) -> None:
+    """As a server's workers do below the process that started them."""
+    service = Service("ask", free_port(), below=("sh", "-c", '"$@"; exit $?', "sh"))
+    try:
+        with attached(service, tmp_path / "r.duckdb", "--pid", service.process.pid, "--duration", 4) as process:
+            assert process.wait(30) == 0
+        assert service.goes_on()
+    finally:
+        assert service.end() == 0
+    check_answer(tmp_path / "r.duckdb", 80)
 
 
 @needs_root

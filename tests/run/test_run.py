@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -44,6 +45,32 @@ def one_error_line(result: subprocess.CompletedProcess[str], *words: str) -> Non
 @pytest.mark.parametrize("command, status", [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143)])
 def test_exit_status_is_the_commands_own(tmp_path: pathlib.Path, command: list[str], status: int) -> None:
     assert run(tmp_path, *command).returncode == status
+
+
+def test_what_the_command_leaves_in_its_status_folder_cannot_hold_it_up(tmp_path: pathlib.Path) -> None:
+    """A FIFO that nobody writes to, an endless device, a file without permission to read, one that is no JSON."""
+    script = ('cd "$TAILSPAN_STATUS_DIR" && mkfifo a.json && ln -s /dev/zero b.json && ln -s /proc/kmsg c.json && echo { > d.json'
+              ' && echo \'{"context": {"on": false, "reason": "kept"}}\' > e.json')
+    assert run(tmp_path, "sh", "-c", script).returncode == 0
+    found = {line["signal"]: line for line in explain(tmp_path / "r.duckdb")["capabilities"]}
+    assert found["python_thread_context"]["reason"] == "kept"
+
+
+@needs_root
+def test_the_recording_is_given_to_the_caller_but_no_file_behind_a_link() -> None:
+    """Under sudo CMD is the caller's own: it must not get another file by putting a link in the recording's place."""
+    with tempfile.TemporaryDirectory() as kept, tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o777)
+        victim = pathlib.Path(kept, "victim")
+        victim.touch()
+        file = pathlib.Path(open_to_all, "r.duckdb")
+        arguments = ("run", "--no-explain", "--no-probes", "--out", file, "--", "sh", "-c")
+        environment = os.environ | {"SUDO_UID": "65534", "SUDO_GID": "65534"}
+        assert tailspan(*arguments, "true", env=environment, cwd="/").returncode == 0
+        assert file.stat().st_uid == 65534
+        file.unlink()
+        tailspan(*arguments, f"mv {file} {file}.mine && ln -s {victim} {file}", env=environment, cwd="/")
+        assert file.is_symlink() and victim.stat().st_uid == 0
 
 
 def test_a_command_that_does_not_exist(tmp_path: pathlib.Path) -> None:

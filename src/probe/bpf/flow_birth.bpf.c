@@ -4,7 +4,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-enum { kTcpEstablished = 1, kTcpSynSent = 2, kTcpClose = 7, kTcpListen = 10, kConnectingMax = 4096 };
+enum { kTcpEstablished = 1, kTcpClose = 7, kTcpListen = 10, kConnectingMax = 4096 };
 
 // Sockets on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after SYN_SENT is told.
 struct {

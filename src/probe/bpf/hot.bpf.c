@@ -235,6 +235,7 @@ INLINE void Start(struct WireThreadState* state, struct task_struct* task, u64 n
   state->window_start = now;
   state->stretch_start = now;
   state->runtime_base = task->se.sum_exec_runtime;
+  state->start_time_ns = task->start_time;
 }
 
 // Looks at the published span of the thread that leaves the CPU. If it changed, the stretch since mark is split where
@@ -316,9 +317,16 @@ INLINE void TakeFacts(struct WireThreadState* state, struct task_struct* task, c
   if (bpf_core_field_exists(task->jobctl) && (task->jobctl & JOBCTL_TRAP_FREEZE)) facts->flags |= kWireFrozen;
   struct pt_regs* regs = (struct pt_regs*)bpf_task_pt_regs(task);
   s32 number = SyscallNumber(regs);
+  // After a stop or a freeze the kernel goes on with a wait under a number of its own; the arguments still stand.
+  if (number == kSyscallRestart) {
+    if (state->blocked_call) number = (s32)(state->blocked_call - 1);
+  } else if (number >= 0) {
+    state->blocked_call = (u32)number + 1;
+  }
   facts->syscall_number = number;
   facts->call = CallOfSyscall(number);
   if (facts->call != kWireCallNone) ReadSyscallArgs(regs, facts->args);
+  if (facts->call == kWireCallClone) facts->call = IsVfork(facts) ? kWireCallWaitChild : kWireCallOther;
   if ((task_state & (kTaskStopped | kTaskTraced | kTaskFrozen)) || (facts->flags & kWireFrozen)) {
     facts->wait_class = kWireClassStopped;
     return;
@@ -331,6 +339,9 @@ INLINE void TakeFacts(struct WireThreadState* state, struct task_struct* task, c
     ReadHolder(facts, layout);
   }
   facts->wait_class = ClassOfCall(facts);
+  if (facts->call == kWireCallPoll && (facts->poll_count == 1 || (facts->flags & kWirePollWrite)) &&
+      IsConnecting(task, facts->fd))
+    facts->wait_class = kWireClassConnect;
   if (!facts->wait_class) facts->wait_class = ClassOfFile(facts->call, ModeOf(task, facts->fd));
 }
 
@@ -429,8 +440,9 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(OnSwitch, bool preempt, struct task_struct* prev, struct task_struct* next, unsigned int prev_state) {
   u64 now = bpf_ktime_get_ns();
   struct WireThreadState* state = FollowedState(prev);
-  // Sleeping states carry high flag bits (0x2001): only the low byte says whether it could have run on.
-  if (state) SwitchOut(prev, state, preempt || !(prev_state & 0xff), prev_state, now);
+  // Sleeping states carry high flag bits (0x2001) that say nothing of whether it could have run on; but a frozen one
+  // has no bit in the low byte.
+  if (state) SwitchOut(prev, state, preempt || !(prev_state & kNotRunnable), prev_state, now);
   state = FollowedState(next);
   if (state) SwitchIn(state, next, now);
   NoteOccupant(next, now);
@@ -511,6 +523,7 @@ int BPF_PROG(OnFork, struct task_struct* parent, struct task_struct* child) {
   }
   u64 now = bpf_ktime_get_ns();
   state->started = 1;
+  state->start_time_ns = child->start_time;
   state->window_start = state->mark = state->out = state->wake = state->stretch_start = now;
   state->facts.flags = kWireRunnable | kWireNewThread;
   state->facts.wait_class = kWireClassRunQueue;

@@ -4,7 +4,7 @@
 
 #include "maps.h"
 
-enum { kAfUnix = 1, kAfInet = 2, kAfInet6 = 10, kSockStream = 1 };
+enum { kAfUnix = 1, kAfInet = 2, kAfInet6 = 10, kSockStream = 1, kTcpSynSent = 2 };
 
 // Fills addresses and ports (host order); leaves them zero for other families.
 INLINE void ReadFlow(const struct sock* sk, u16* family, u8* local, u8* remote, u16* local_port, u16* remote_port) {

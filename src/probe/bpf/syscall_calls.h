@@ -4,6 +4,17 @@
 
 #include "wire.h"
 
+enum {
+#if defined(__TARGET_ARCH_x86)
+  kSyscallVfork = 58,
+  kSyscallRestart = 219,
+#else
+  kSyscallVfork = -2,  // a clone with a flag there
+  kSyscallRestart = 128,
+#endif
+  kSyscallClone3 = 435,
+};
+
 static inline __attribute__((always_inline)) __u8 CallOfSyscall(__s32 number) {
   switch (number) {
 #if defined(__TARGET_ARCH_x86)
@@ -61,6 +72,10 @@ static inline __attribute__((always_inline)) __u8 CallOfSyscall(__s32 number) {
     case 61:
     case 247:
       return kWireCallWaitChild;
+    case 56:
+    case 58:
+    case 435:
+      return kWireCallClone;
     case 73:
       return kWireCallFileLock;
     case 202:
@@ -126,6 +141,9 @@ static inline __attribute__((always_inline)) __u8 CallOfSyscall(__s32 number) {
     case 95:
     case 260:
       return kWireCallWaitChild;
+    case 220:
+    case 435:
+      return kWireCallClone;
     case 32:
       return kWireCallFileLock;
     case 98:

@@ -9,6 +9,8 @@ enum {
   kTaskStopped = 0x4,
   kTaskTraced = 0x8,
   kTaskFrozen = 0x8000,
+  kNotRunnable = 0xff | kTaskFrozen,
+  kCloneVfork = 0x4000,
   kKernelThread = 0x00200000,
   kModeMask = 0xf000,
   kModeSocket = 0xc000,
@@ -140,6 +142,27 @@ INLINE u16 ModeOf(struct task_struct* task, s32 fd) {
   struct file** array = table->fd;
   if (bpf_probe_read_kernel(&file, sizeof(file), array + fd) || !file) return 0;
   return BPF_CORE_READ(file, f_inode, i_mode);
+}
+
+// A TCP socket that waits for the other side's answer. To be asked while the wait begins: when it ends the socket is
+// connected or closed, and a poll for writability looks like one for room in the send buffer.
+INLINE bool IsConnecting(struct task_struct* task, s32 fd) {
+  struct file* file = FileOf(task, fd);
+  if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & kModeMask) != kModeSocket) return false;
+  struct socket* socket = BPF_CORE_READ(file, private_data);
+  struct sock* sk = BPF_CORE_READ(socket, sk);
+  if (!sk || BPF_CORE_READ(socket, type) != kSockStream) return false;
+  u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+  return (family == kAfInet || family == kAfInet6) && BPF_CORE_READ(sk, __sk_common.skc_state) == kTcpSynSent;
+}
+
+// vfork, and the clones by which posix_spawn does the same, hold the caller until its child execs or ends.
+INLINE bool IsVfork(const struct WireWaitFacts* facts) {
+  if (facts->syscall_number == kSyscallVfork) return true;
+  u64 flags = facts->args[0];
+  if (facts->syscall_number == kSyscallClone3 && bpf_probe_read_user(&flags, sizeof(flags), (void*)facts->args[0]))
+    return false;
+  return flags & kCloneVfork;
 }
 
 // Fills in the file behind the descriptor: kind, inode, device, name, and the addresses of a socket.

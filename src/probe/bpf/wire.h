@@ -77,6 +77,7 @@ enum WireCall {
   kWireCallFileLock,
   kWireCallFutex,
   kWireCallAsyncIo,
+  kWireCallClone,  // seen by the tables only: a wait in it is kWireCallWaitChild or kWireCallOther
 };
 
 enum WireCounter {
@@ -317,6 +318,9 @@ struct WireThreadState {
   __u64 fault_inode;
   __u32 fault_device;
   __u32 has_short;
+  __u64 start_time_ns;  // of the thread
+  __u32 blocked_call;   // number + 1 of the system call it last blocked in; 0 none yet
+  __u32 pad;
   char fault_name[kWireNameBytes];
   __u32 short_ns[kWireClasses];
   __u32 short_count[kWireClasses];
@@ -324,7 +328,7 @@ struct WireThreadState {
   struct WireWaitFacts facts;
   struct WireWaker waker;
 };
-WIRE_ASSERT(sizeof(struct WireThreadState) == 120 + 32 + 160 + 48 + 56 + 88);
+WIRE_ASSERT(sizeof(struct WireThreadState) == 136 + 32 + 160 + 48 + 56 + 88);
 
 struct WireCpuSlot {
   __u64 since_mono_ns;
