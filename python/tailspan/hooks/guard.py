@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from tailspan import status
@@ -42,6 +41,8 @@ def attribute(owner: Any, name: str) -> Any:
 
 def takes(function: Any, *names: str) -> None:
     """Unfit unless the function's parameters begin with these names."""
+    import inspect  # not at every start of Python: it brings a dozen modules with it
+
     found = tuple(inspect.signature(function).parameters)
     if found[: len(names)] != names:
         raise Unfit(f"{function.__qualname__} takes {found}, known is {names}")
