@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 SCHEMA = "tailspan.python-status/1"
 

@@ -17,10 +17,13 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 from tailspan import status as _status
 from tailspan.hooks.guard import Unfit
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 # (hook, library module that triggers it, our module with `apply(library_module)`)
 HOOKS: tuple[tuple[str, str, str], ...] = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tailspan import status
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_ERRORS = 20  # a hook that fails this often turns itself off
 
