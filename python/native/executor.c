@@ -11,7 +11,7 @@ typedef struct Job {
 } Job;
 
 static PyTypeObject* job_type;
-static PyObject* job_name;
+static PyObject *job_name, *partial_type;
 static PyObject *stock_item_init, *stock_item_run;
 static _Thread_local uint64_t ended_step; /* the thread's last job, while it stands for what the thread does after it */
 
@@ -128,7 +128,9 @@ static void TakeCellOfWork(Job* job, PyObject* item) {
     if (task && PyTuple_Check(task) && PyTuple_GET_SIZE(task) == 3) function = Py_NewRef(PyTuple_GET_ITEM(task, 0));
     Py_XDECREF(task);
   }
-  PyObject* inner = function && !PyCFunction_Check(function) ? PyObject_GetAttrString(function, "func") : NULL;
+  /* Only of a real partial: a proxy of the application's would take the attribute for a call of its own. */
+  int is_partial = function && PyType_IsSubtype(Py_TYPE(function), (PyTypeObject*)partial_type);
+  PyObject* inner = is_partial ? PyObject_GetAttrString(function, "func") : NULL;
   PyErr_Clear();
   PyObject* run = inner ? inner : function;
   PyObject* context = run && PyCFunction_Check(run) ? PyCFunction_GET_SELF(run) : NULL;
@@ -142,20 +144,22 @@ static void TakeCellOfWork(Job* job, PyObject* item) {
   Py_XDECREF(function);
 }
 
-/* Stock run keeps the job's exception in its future; what it raises itself is passed on. */
+/* Stock run keeps the job's exception in its future; what it raises itself is passed on. An item without a job (a
+ * subclass with an __init__ of its own) or whose job cannot begin (run twice) runs all the same. */
 static PyObject* ItemRun(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   PyObject* job = PyObject_GetAttr(self, job_name);
-  if (job && Py_TYPE(job) == job_type) TakeCellOfWork((Job*)job, self);
+  if (job && Py_TYPE(job) == job_type && !((Job*)job)->running) TakeCellOfWork((Job*)job, self);
   PyObject* begun = job ? Begin(NULL, job) : NULL;
   if (!begun) {
-    Py_XDECREF(job);
-    return NULL;
+    PyErr_Clear();
+    Py_CLEAR(job);
   }
-  Py_DECREF(begun);
+  Py_XDECREF(begun);
   PyObject* stack[4] = {self};
   if (count > 3) count = 3;
   for (Py_ssize_t i = 0; i < count; ++i) stack[i + 1] = args[i];
   PyObject* result = PyObject_Vectorcall(stock_item_run, stack, (size_t)count + 1, NULL);
+  if (!job) return result;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   int bad = EndJob((Job*)job);
@@ -221,6 +225,13 @@ static PyMethodDef functions[] = {
 int ExecutorInit(PyObject* module) {
   job_type = (PyTypeObject*)PyType_FromSpec(&job_spec);
   job_name = PyUnicode_InternFromString("_tailspan_job");
-  if (!job_type || !job_name || PyModule_AddFunctions(module, functions)) return -1;
+  PyObject* functools = PyImport_ImportModule("functools");
+  partial_type = functools ? PyObject_GetAttrString(functools, "partial") : NULL;
+  Py_XDECREF(functools);
+  if (partial_type && !PyType_Check(partial_type)) {
+    PyErr_SetString(PyExc_TypeError, "functools.partial is no type");
+    return -1;
+  }
+  if (!job_type || !job_name || !partial_type || PyModule_AddFunctions(module, functions)) return -1;
   return PyModule_AddObjectRef(module, "Job", (PyObject*)job_type);
 }

@@ -17,7 +17,8 @@ static struct {
   Py_ssize_t callback, args, cancelled, loop, source_traceback, repr, context, when, scheduled, lock;
 } at;
 static PyObject *stock_handle_init, *stock_timer_init, *stock_thread_safe_init, *stock_run, *make_lock;
-static PyObject *debug_name, *get_debug_name, *acquire_name, *release_name;
+static PyObject *debug_name, *get_debug_name, *acquire_name, *release_name, *run_name;
+static PyObject* own_run; /* _run as it stands in our Handle, unless the application replaced it */
 
 static PyObject** Member(PyObject* object, Py_ssize_t offset) { return (PyObject**)((char*)object + offset); }
 
@@ -263,6 +264,7 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
     if (PyContext_Exit(context) < 0) Py_CLEAR(result);
   }
   uint64_t end_ns = tailspan_now_ns();
+  state = tailspan_state(); /* forked within: attaches the child's */
   RestoreOuter(state, &outer, end_ns);
   EmitStep(state, &origin, step, span, start_ns, end_ns, &outer);
   if (result) {
@@ -278,6 +280,17 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   return result;
 }
 
+/* Timers inherit _run from Handle: one that an application (a monitor of slow callbacks) put there is theirs as well. */
+static PyObject* InheritedRun(PyObject* self, PyObject* unused) {
+  PyObject* run = PyDict_GetItemWithError(handle_type->tp_dict, run_name);
+  if (run == own_run) return HandleRun(self, unused);
+  if (PyErr_Occurred()) return NULL;
+  run = PyObject_GetAttr((PyObject*)handle_type, run_name);
+  PyObject* result = run ? PyObject_CallOneArg(run, self) : NULL;
+  Py_XDECREF(run);
+  return result;
+}
+
 /* The stock _run of 3.14: another thread may cancel the handle until it runs, and waits while it does. */
 static PyObject* ThreadSafeRun(PyObject* self, PyObject* unused) {
   PyObject* lock = *Member(self, at.lock);
@@ -286,7 +299,7 @@ static PyObject* ThreadSafeRun(PyObject* self, PyObject* unused) {
   PyObject* locked = PyObject_CallMethodNoArgs(lock, acquire_name);
   PyObject* result = NULL;
   if (locked) {
-    result = *Member(self, at.cancelled) == Py_True ? Py_NewRef(Py_None) : HandleRun(self, unused);
+    result = *Member(self, at.cancelled) == Py_True ? Py_NewRef(Py_None) : InheritedRun(self, unused);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject* unlocked = PyObject_CallMethodNoArgs(lock, release_name);
@@ -304,9 +317,10 @@ static PyObject* ThreadSafeRun(PyObject* self, PyObject* unused) {
 }
 
 static PyMethodDef handle_methods[] = {{"_run", HandleRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef timer_methods[] = {{"_run", InheritedRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyMethodDef thread_safe_methods[] = {{"_run", ThreadSafeRun, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyType_Slot handle_slots[] = {{Py_tp_init, HandleInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
-static PyType_Slot timer_slots[] = {{Py_tp_init, TimerInit}, {Py_tp_methods, handle_methods}, {0, NULL}};
+static PyType_Slot timer_slots[] = {{Py_tp_init, TimerInit}, {Py_tp_methods, timer_methods}, {0, NULL}};
 static PyType_Slot thread_safe_slots[] = {{Py_tp_init, HandleInit}, {Py_tp_methods, thread_safe_methods}, {0, NULL}};
 
 /* The offset of a __slots__ member, or -1 with an exception. */
@@ -377,6 +391,7 @@ int HandleSetup(PyObject* events_module) {
   if (!bad) {
     debug_name = PyUnicode_InternFromString("_debug");
     get_debug_name = PyUnicode_InternFromString("get_debug");
+    run_name = PyUnicode_InternFromString("_run");
     stock_run = PyObject_GetAttrString(handle, "_run");
     stock_handle_init = PyObject_GetAttrString(handle, "__init__");
     stock_timer_init = PyObject_GetAttrString(timer, "__init__");
@@ -384,7 +399,9 @@ int HandleSetup(PyObject* events_module) {
     timer_origin_at = ((PyTypeObject*)timer)->tp_basicsize;
     handle_type = MakeType("asyncio.events.Handle", handle, handle_origin_at, handle_slots);
     timer_type = MakeType("asyncio.events.TimerHandle", timer, timer_origin_at, timer_slots);
-    bad = !handle_type || !timer_type || !stock_run || !stock_handle_init || !stock_timer_init ||
+    own_run = handle_type && run_name ? PyDict_GetItemWithError(handle_type->tp_dict, run_name) : NULL;
+    Py_XINCREF(own_run);
+    bad = !handle_type || !timer_type || !own_run || !stock_run || !stock_handle_init || !stock_timer_init ||
           MakeItAHandle(timer_type, timer, handle) || ThreadSafeSetup(events_module, handle);
   }
   Py_XDECREF(handle);

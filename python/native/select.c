@@ -121,7 +121,6 @@ static PyObject* Select(PyObject* self, PyObject* const* args, Py_ssize_t count,
     PyErr_SetString(PyExc_TypeError, "select() takes one argument: timeout");
     return NULL;
   }
-  struct TailspanThreadState* state = tailspan_state();
   uint64_t enter_ns = tailspan_now_ns(), return_ns = enter_ns;
   int timeout_ms = TimeoutMs(timeout);
   PyObject* key_map = timeout_ms == -2 ? NULL : PyObject_GetAttr(self, key_map_name);
@@ -136,6 +135,7 @@ static PyObject* Select(PyObject* self, PyObject* const* args, Py_ssize_t count,
   if (ready >= 0) {
     uint64_t resume_ns = tailspan_now_ns();
     list = ReadyList(key_map, events, ready, return_ns);
+    struct TailspanThreadState* state = tailspan_state(); /* a signal's handler may have forked: not before the wait */
     state->poll_enter_ns = enter_ns;
     state->poll_return_ns = return_ns;
     struct TailspanRingRecord* record = tailspan_begin(state, TAILSPAN_POLL, 0);
@@ -190,9 +190,32 @@ static PyObject* CallStock(PyObject* self, PyObject* const* args, Py_ssize_t cou
   return PyObject_Vectorcall(stock_create_task, stack, (size_t)count + 1, kwnames);
 }
 
+/* create_task(..., eager_start=True): 3.14 and later. */
+static int AsksForEager(PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
+  for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+    if (args[count + i] == Py_True && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "eager_start"))
+      return 1;
+  }
+  return 0;
+}
+
+/* A factory that we do not know may begin the task at once too: at least its span must not stay with the creator. */
+static PyObject* CreateOtherTask(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
+  Outer outer;
+  SaveOuter(tailspan_state(), &outer);
+  PyObject* task = CallStock(self, args, count, kwnames);
+  struct TailspanThreadState* state = tailspan_state();
+  if (state->serial == outer.serial || outer.forks != tailspan_forks) return task;
+  uint64_t now_ns = tailspan_now_ns(), previous = state->span;
+  RestoreOuter(state, &outer, now_ns);
+  tailspan_emit_span(state, TAILSPAN_RESTORE, previous, now_ns);
+  return task;
+}
+
 /* An eager task's first part runs inside create_task: a step of its own, nested in the creator's. */
 static PyObject* CreateTask(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
-  if (!HasEagerFactory(self)) return CallStock(self, args, count, kwnames);
+  if (!HasEagerFactory(self) && !AsksForEager(args, count, kwnames))
+    return CreateOtherTask(self, args, count, kwnames);
   struct TailspanThreadState* state = tailspan_state();
   Outer outer;
   Origin origin;
@@ -204,6 +227,7 @@ static PyObject* CreateTask(PyObject* self, PyObject* const* args, Py_ssize_t co
   state->task = 0;
   PyObject* task = CallStock(self, args, count, kwnames);
   uint64_t end_ns = tailspan_now_ns();
+  state = tailspan_state(); /* forked within: attaches the child's */
   origin.task = (uint64_t)(uintptr_t)task;
   RestoreOuter(state, &outer, end_ns);
   EmitStep(state, &origin, step, span, origin.ready_ns, end_ns, &outer);

@@ -4,6 +4,8 @@ beside that folder and goes last on the path, so it can hide nothing of the appl
 import os
 import sys
 
+handed_over_to = set()  # folders whose sitecustomize ours has run
+
 
 def install():
     here = os.path.dirname(os.path.abspath(__file__))

@@ -7,16 +7,19 @@ when the variable is unset. Schema: `{"schema", "pid", "python", "executable", "
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 SCHEMA = "tailspan.python-status/1"
 
 _context: dict[str, Any] = {"on": False, "reason": "not needed yet"}
 _hooks: dict[str, dict[str, Any]] = {}
 _loop: dict[str, Any] = {}
+_written = False
 
 
 def snapshot() -> dict[str, Any]:
@@ -36,6 +39,10 @@ def write() -> None:
     folder = os.environ.get("TAILSPAN_STATUS_DIR")
     if not folder:
         return
+    import json  # every Python process starts with this module, few have something to say
+
+    global _written
+    _written = True
     target = os.path.join(folder, f"{os.getpid()}.json")
     try:
         with open(target + ".new", "w", encoding="utf-8") as out:
@@ -43,6 +50,12 @@ def write() -> None:
         os.replace(target + ".new", target)
     except OSError:
         pass
+
+
+def write_again() -> None:
+    """In a forked child: it has its parent's hooks. Imports nothing: another thread may have been importing."""
+    if _written:
+        write()
 
 
 def context_on() -> None:

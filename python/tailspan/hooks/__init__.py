@@ -17,10 +17,13 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 from tailspan import status as _status
 from tailspan.hooks.guard import Unfit
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 # (hook, library module that triggers it, our module with `apply(library_module)`)
 HOOKS: tuple[tuple[str, str, str], ...] = (
@@ -28,6 +31,8 @@ HOOKS: tuple[tuple[str, str, str], ...] = (
     ("thread_pool", "concurrent.futures.thread", "loop"),
     ("uvloop", "uvloop", "uvloop_tasks"),
     ("anyio_threads", "anyio.to_thread", "anyio_threads"),
+    ("trio", "trio", "trio_steps"),
+    ("greenlet", "greenlet", "greenlets"),
     ("otel_context", "opentelemetry.context", "otel_context"),
     ("otel_span_end", "opentelemetry.sdk.trace", "otel_span_end"),
     ("openinference", "openinference.instrumentation.langchain._tracer", "openinference"),
@@ -108,7 +113,7 @@ def install() -> None:
     _finder = _AfterImport(wanted)
     sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]
     if os.environ.get("TAILSPAN_STATUS_DIR") and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_status.write)
+        os.register_at_fork(after_in_child=_status.write_again)
     for library in list(wanted):
         module = sys.modules.get(library)
         # A module still in the middle of its import would be hooked half made: its loader has run already,

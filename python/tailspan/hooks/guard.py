@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from tailspan import status
+
+TYPE_CHECKING = False  # typing's own would load it at every start of Python
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_ERRORS = 20  # a hook that fails this often turns itself off
 
@@ -42,6 +43,8 @@ def attribute(owner: Any, name: str) -> Any:
 
 def takes(function: Any, *names: str) -> None:
     """Unfit unless the function's parameters begin with these names."""
+    import inspect  # not at every start of Python: it brings a dozen modules with it
+
     found = tuple(inspect.signature(function).parameters)
     if found[: len(names)] != names:
         raise Unfit(f"{function.__qualname__} takes {found}, known is {names}")

@@ -61,6 +61,122 @@ def test_hands_over_to_the_next_sitecustomize(tmp_path: Path) -> None:
     assert right(injection.run(code, env)) == "theirs True\n"
 
 
+CHAINING = """
+import os, sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+print("tool")
+here = os.path.dirname(os.path.abspath(__file__))
+spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != here])
+module = module_from_spec(spec)
+sys.modules["sitecustomize"] = module
+spec.loader.exec_module(module)
+"""
+
+
+@pytest.mark.parametrize("order", ["tool ours theirs", "ours tool theirs", "ours theirs tool", "ours ours tool theirs"])
+def test_another_tool_that_hands_over_too(tmp_path: Path, order: str) -> None:
+    """Its sitecustomize takes the first one on the path that is not its own, without taking itself off the path: as
+    newrelic-admin's does. Each runs once, as without us."""
+    for name, code in (("tool", CHAINING), ("theirs", "print('theirs')\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sitecustomize.py").write_text(code)
+    env = injection.environment(tmp_path / "status")
+    ours = env["PYTHONPATH"]
+    env["PYTHONPATH"] = ":".join(ours if name == "ours" else str(tmp_path / name) for name in order.split())
+    done = injection.run("import sys; print('tailspan.hooks' in sys.modules)", env)
+    expected = "theirs\nTrue\n" if order == "ours theirs tool" else "tool\ntheirs\nTrue\n"
+    assert right(done) == expected
+
+
+def test_a_start_brings_few_modules(tmp_path: Path) -> None:
+    """Each Python process of a recorded program pays for it; what is there already hides the application's own."""
+    code = "import sys; print(*sorted(name.split('.')[0] for name in sys.modules))"
+    env = injection.environment(tmp_path)
+    told = set(right(injection.run(code, env)).split())
+    stock = set(right(injection.run(code, env | {"PYTHONPATH": ""})).split())
+    assert not told & {"json", "inspect", "dis", "ast", "tokenize", "re"} - stock, sorted(told - stock)
+
+
+def test_children_of_a_process_without_hooks_say_nothing(tmp_path: Path) -> None:
+    code = "import os\npid = os.fork()\nif pid: assert os.waitpid(pid, 0)[1] == 0"
+    right(injection.run(code, injection.environment(tmp_path)))
+    assert injection.statuses(tmp_path) == {}
+
+
+TRIO = SPAN + """
+import trio
+SPANS = trace.get_tracer("t")
+def current(span): return published.span_id() == span.get_span_context().span_id.to_bytes(8, "big")
+async def traced(i):
+    with SPANS.start_as_current_span("s") as span:
+        for _ in range(20):
+            await trio.sleep(0.0005 * (i % 3))
+            assert current(span)
+            assert await trio.to_thread.run_sync(int, 3) == 3
+            assert current(span)
+async def without():
+    for _ in range(20):
+        await trio.sleep(0.0003)
+        assert published.span_id() is None
+async def main():
+    async with trio.open_nursery() as nursery:
+        for i in range(10): nursery.start_soon(traced, i)
+        nursery.start_soon(without)
+class Seen(trio.abc.Instrument):
+    steps = 0
+    def before_task_step(self, task): Seen.steps += 1
+trio.run(main, instruments=[Seen()])
+assert Seen.steps > 200 and published.span_id() is None
+import anyio
+anyio.run(main, backend="trio")
+print("right")
+"""
+
+
+def test_trio(tmp_path: Path) -> None:
+    pytest.importorskip("trio")
+    assert right(injection.run(TRIO, injection.environment(tmp_path))) == "right\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert status["hooks"]["trio"] == {"on": True, "reason": "", "errors": 0}
+
+
+GREENLETS = SPAN + """
+import contextvars, greenlet, sys
+SPANS = trace.get_tracer("t")
+def current(span): return published.span_id() == span.get_span_context().span_id.to_bytes(8, "big")
+def traced():
+    with SPANS.start_as_current_span("s") as span:
+        for _ in range(20):
+            main.switch()
+            assert current(span)
+def without():
+    for _ in range(20):
+        main.switch()
+        assert published.span_id() is None
+main = greenlet.getcurrent()
+own = [greenlet.greenlet(work) for work in (traced, without, traced)]
+for one in own: one.gr_context = contextvars.Context()
+with SPANS.start_as_current_span("main") as span:
+    while not all(one.dead for one in own):
+        for one in own:
+            if not one.dead: one.switch()
+            assert current(span)
+def fail(): raise KeyError("x")
+try: greenlet.greenlet(fail).switch()
+except KeyError: pass
+check()
+print("right")
+"""
+
+
+def test_greenlets(tmp_path: Path) -> None:
+    pytest.importorskip("greenlet")
+    assert right(injection.run(GREENLETS, injection.environment(tmp_path))) == "right\n"
+    (status,) = injection.statuses(tmp_path).values()
+    assert status["hooks"]["greenlet"]["on"]
+
+
 def test_system_interpreter_keeps_its_own_sitecustomize(tmp_path: Path) -> None:
     code = "import sitecustomize, sys; print(sitecustomize.__file__, 'tailspan.hooks' in sys.modules)"
     bare = subprocess.run(

@@ -454,6 +454,35 @@ class LoopRingTest(unittest.TestCase):
         self.assertEqual(recording.span_at(tid(), log["out"]), parent.id)
         self.assertEqual(len(steps), 2)
 
+    @unittest.skipIf(sys.version_info < (3, 12), "eager tasks came with 3.12")
+    def test_eager_tasks_of_other_factories(self) -> None:
+        def factory(loop, coro, **kwargs) -> asyncio.Task:
+            return asyncio.Task(coro, loop=loop, **(kwargs | {"eager_start": True}))
+
+        async def child(span: Span) -> None:
+            with span:
+                self.assertEqual(ctx.published(), span.cell.span_id)
+                await asyncio.sleep(0.002)
+                self.assertEqual(ctx.published(), span.cell.span_id)
+
+        async def main() -> None:
+            with Span("parent") as parent:
+                if sys.version_info >= (3, 14):
+                    asked = asyncio.create_task(child(Span("asked for")), eager_start=True)
+                    self.assertEqual(ctx.published(), parent.cell.span_id)
+                    await asked
+                asyncio.get_running_loop().set_task_factory(factory)
+                task = asyncio.create_task(child(child_span))
+                self.assertEqual(ctx.published(), parent.cell.span_id)
+                log["out"] = time.monotonic_ns()
+                parents.append(parent.id)
+                await task
+
+        child_span, parents = Span("child"), []
+        log: dict[str, int] = {}
+        recording = self.run_recorded(main)
+        self.assertEqual(recording.span_at(tid(), log["out"]), parents[0])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)

@@ -7,6 +7,7 @@ import multiprocessing.reduction
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import unittest
@@ -142,6 +143,30 @@ class ProcessesTest(unittest.TestCase):
         self.assertEqual({s["pid"] for s in recording.steps}, {os.getpid()})
         ids = sorted(s["id"] for s in recording.steps if s["tid"] == tid())
         self.assertEqual(ids, list(range(ids[0], ids[0] + len(ids))))
+
+    def test_a_child_that_returns_from_the_step_it_was_forked_in(self) -> None:
+        """As a daemon does. Between the fork and the end of the step the child asks nothing of the package."""
+        code = textwrap.dedent("""
+            import asyncio, os, signal, sys
+            from tailspan import _context as ctx
+            ctx.install_loop()
+            def fork():
+                if pid := os.fork(): children.append(pid)
+            async def main():
+                loop = asyncio.get_running_loop()
+                loop.call_soon(fork)
+                await asyncio.sleep(0.02)
+                if not children: os._exit(0)
+                signal.signal(signal.SIGALRM, lambda *_: fork())
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                await asyncio.sleep(0.03)  # forked by a signal, from within the loop's poll
+                if len(children) == 1: os._exit(0)
+                for pid in children: print(os.waitpid(pid, 0)[1])
+            children = []
+            asyncio.run(main())
+        """)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.stdout, done.stderr), ("0\n0\n", ""))
 
     def test_many_threads_come_and_go(self) -> None:
         def life() -> None:

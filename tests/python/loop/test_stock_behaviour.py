@@ -226,6 +226,47 @@ class StockBehaviourTest(unittest.TestCase):
         asyncio.run(main())
         """)
 
+    def test_work_items_of_others(self) -> None:
+        self.same("""
+        import concurrent.futures.thread as module
+        class Item(module._WorkItem):  # does not call the stock __init__
+            def __init__(self, future, *work):
+                self.future = future
+                if len(work) == 1: self.task = work[0]
+                else: self.fn, self.args, self.kwargs = work
+        module._WorkItem, stock = Item, module._WorkItem
+        with ThreadPoolExecutor(1) as pool: print(pool.submit(pow, 2, 3).result(5))
+        module._WorkItem = stock
+        class Proxy:  # of something far away: each attribute costs a call there
+            def __call__(self): return 1
+            def __getattr__(self, name): print("asked for", name); raise AttributeError(name)
+        with ThreadPoolExecutor(1) as pool: print(pool.submit(Proxy()).result(5))
+        """)
+
+    def test_a_handles_run_can_be_replaced(self) -> None:
+        """As monitors of slow callbacks do: in asyncio timers inherit it."""
+        self.same("""
+        stock = asyncio.Handle._run
+        def counted(self):
+            runs.append(type(self).__name__)
+            return stock(self)
+        runs = []
+        asyncio.Handle._run = counted
+        async def main():
+            loop = asyncio.get_running_loop()
+            for how, arguments in ((loop.call_soon, ()), (loop.call_later, (0.001,)), (loop.call_soon_threadsafe, ())):
+                done = asyncio.Event()
+                del runs[:]
+                how(*arguments, done.set)
+                await done.wait()
+                print(runs)
+            del runs[:]
+            asyncio.Handle._run = stock
+            await asyncio.sleep(0.001)
+            print(runs)
+        asyncio.run(main())
+        """)
+
     def test_nothing_leaks(self) -> None:
         done = run("""
         import collections
