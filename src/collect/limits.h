@@ -17,7 +17,8 @@ struct Limits {
   size_t decoded_bytes = 512u << 20;       // the spans of one OTLP body: 413
   size_t json_bytes = 32u << 20;           // one JSON document: 413. Parsing takes up to 14 bytes for each of these
   size_t header_bytes = 64u << 10;         // 431
-  size_t connections = 512;                // over it the longest idle one is closed, with none idle the slowest: 408
+  size_t connections = 2048;               // over it the longest idle one is closed, with none idle the slowest: 408;
+                                           // at most half of the descriptors that the process may have
   int64_t slow_ns = 250'000'000;           // a request is slow when it is not there after this
   int64_t idle_ns = 75'000'000'000;        // a kept-alive connection without a request
   int64_t body_wait_ns = 30'000'000'000;   // a request whose body stops coming
