@@ -41,9 +41,9 @@ struct Limits {
   // Receiver to file within two seconds: a run that is open for longer than this is handed on, the recorder writes and
   // flushes what it has once a second.
   int64_t open_save_ns = 400'000'000;
-  int64_t open_run_age_ns = 3600'000'000'000;
-  int64_t patch_wait_ns = 5'000'000'000;  // how long an ended run waits for its post
-  size_t finished_runs = 65'536;          // ids remembered, to tell a repeated run from a new one
+  int64_t open_run_age_ns = 7 * 86'400'000'000'000;  // an agent may work for days
+  int64_t patch_wait_ns = 5'000'000'000;             // how long an ended run waits for its post
+  size_t finished_runs = 65'536;                     // ids remembered, to tell a repeated run from a new one
 
   // Hybrid senders: how long an OTLP span waits for its LangSmith twin, and how many spans and ids are remembered.
   int64_t twin_wait_ns = 500'000'000;
