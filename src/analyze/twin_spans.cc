@@ -98,6 +98,7 @@ class Merger {
 
   MergedSpans Run() {
     Link();
+    PairPublished();
     const auto buckets = Buckets();
     for (const auto& [name, bucket] : buckets) Vote(bucket);
     CountVotes();
@@ -166,6 +167,29 @@ class Merger {
       for (int up = info_[i].parent; up != kNone && steps < kRankDepthMax; up = InfoAt(up).parent, ++steps) {
         info_[i].rank += TwinName(At(up)) == TwinName(spans_[i]) && IsRun(At(up)) == IsRun(spans_[i]);
       }
+    }
+  }
+
+  // What a thread published is exact: the ids of the OTLP span together with the id of the run that it was made for.
+  // One such record tells which two traces belong together, however late one tracer's handler runs after the other's.
+  void PairPublished() {
+    std::unordered_map<model::Uuid, int, model::IdHash> runs;
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      if (IsRun(spans_[i]) && spans_[i].uuid) runs.try_emplace(spans_[i].uuid, static_cast<int>(i));
+    }
+    const model::ThreadInterval* before = nullptr;
+    for (const model::ThreadInterval& interval : batch_.intervals) {
+      if (!interval.uuid || interval.span_id == model::SpanIdOfRun(interval.uuid)) continue;
+      bool again = before && before->uuid == interval.uuid && before->span_id == interval.span_id;
+      before = &interval;
+      if (again) continue;
+      auto run = runs.find(interval.uuid);
+      auto other = index_.find({interval.trace_id, interval.span_id});
+      if (run == runs.end() || other == index_.end() || IsRun(At(other->second))) continue;
+      const Span& r = At(run->second);
+      const Span& o = At(other->second);
+      bool told = r.complete && o.complete && SameProcess(r, o) && KindsAgree(r.type, o.type);
+      if (told && MayPair(run->second, other->second)) Pair(run->second, other->second);
     }
   }
 

@@ -1,7 +1,8 @@
 // One run that two tracers recorded: LangSmith's own, and OpenTelemetry (LangSmith's OTel mode, or an instrumentation
 // of LangChain beside it) in another trace. Here both become one span, so that a request is counted once.
 //
-// The rule. Two spans are twins when they are of one process, have one name (OpenLLMetry's ".workflow", ".task" ...
+// The rule. Where a thread's record carries the ids of an OTLP span and a run's id at once, they are twins. Else two
+// spans are twins when they are of one process, have one name (OpenLLMetry's ".workflow", ".task" ...
 // left off) and stand equally deep among spans of that name, when they begin and end within kTwinNs of one another,
 // when each is the other's nearest by a clear margin, and when the twins of their parents agree. One pair tells that
 // two traces belong together: their other spans are looked for within them, equal ones at the same time in their order.

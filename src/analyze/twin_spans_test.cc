@@ -132,6 +132,28 @@ TEST_F(TwinSpansTest, RequestsThatCannotBeToldApartAreCountedOnce) {
   EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 2u);
 }
 
+TEST_F(TwinSpansTest, WhatAThreadPublishedOfBothIsExact) {
+  // The times tell nothing, or the wrong thing: one tracer's handler ran late, in another thread.
+  Otel(1, 0, "ask", 0, 50'000, 1);
+  Otel(2, 0, "ask", 100, 50'100, 2);
+  Run(11, 0, "ask", 0, 50'000, 101);
+  Run(12, 0, "ask", 100, 50'100, 102);
+  Run(13, 12, "inner", 1'000, 2'000, 102);
+  for (auto [span, run] : {std::pair<uint64_t, uint64_t>{1, 12}, {2, 11}, {1, 12}}) {
+    r_.Cpu(RecordingBuilder::kPid, 0, 1'000);
+    model::ThreadInterval& interval = r_.batch.intervals.back();
+    interval.trace_id = {0, span};
+    interval.span_id = span;
+    interval.uuid = {90 + run, run};
+  }
+  auto merged = Merge();
+  EXPECT_EQ(merged.stands_for.at(11), 2u);
+  EXPECT_EQ(merged.stands_for.at(12), 1u);
+  EXPECT_EQ(Find(merged, 13)->parent_id, 1u);
+  EXPECT_EQ(loss_.Get(Loss::kSpanTwin), 2u);
+  EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 0u);
+}
+
 TEST_F(TwinSpansTest, WithinARequestEqualStepsAtOnceArePaired) {
   Otel(1, 0, "ask", 0, 50'000);
   Run(11, 0, "ask", 0, 50'000);

@@ -5,14 +5,17 @@
 #include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace tailspan::cli {
 namespace {
@@ -22,24 +25,67 @@ using base::Error;
 using base::Status;
 
 std::atomic<pid_t> g_child{0};
+// Bit n: signal n came while there was no command to take it.
+std::atomic<uint64_t> g_noted{0};
+rlimit g_descriptors{};  // as tailspan was called
+bool g_descriptors_raised = false;
 
 // A terminal's Ctrl-C reaches the whole foreground group, the command included; only what was sent to tailspan alone is
 // passed on.
 void PassOn(int signal, siginfo_t* info, void*) {
+  int error = errno;
   pid_t child = g_child.load();
   bool from_terminal = info->si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
-  if (child > 0 && !from_terminal) kill(child, signal);
+  if (child <= 0) {
+    g_noted.fetch_or(uint64_t{1} << signal);
+  } else if (!from_terminal) {
+    kill(child, signal);
+  }
+  errno = error;
 }
 
 constexpr int kPassedOn[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
+struct sigaction g_before[std::size(kPassedOn)], g_pipe_before;
+bool g_caught = false;
 
+// What the caller has ignored (nohup, a shell's background job) stays ignored, in tailspan and in the command.
 void CatchSignals() {
   struct sigaction action {};
   action.sa_sigaction = PassOn;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (int signal : kPassedOn) sigaction(signal, &action, nullptr);
+  for (size_t i = 0; i < std::size(kPassedOn); ++i) {
+    sigaction(kPassedOn[i], nullptr, &g_before[i]);
+    if (g_before[i].sa_handler != SIG_IGN) sigaction(kPassedOn[i], &action, nullptr);
+  }
+  // A log line that nobody reads must not end the recording.
+  action.sa_handler = SIG_IGN;
+  action.sa_flags = 0;
+  sigaction(SIGPIPE, &action, &g_pipe_before);
+  g_caught = true;
 }
+
+void RestoreSignals() {
+  if (!g_caught) return;
+  for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &g_before[i], nullptr);
+  sigaction(SIGPIPE, &g_pipe_before, nullptr);
+}
+
+// While it lives no signal is handled in this thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_;
+};
 
 // As execvp looks it up.
 base::Result<std::string> FindProgram(const std::string& name) {
@@ -70,15 +116,17 @@ base::Result<std::string> FindProgram(const std::string& name) {
                name + (why == ENOENT ? ": command not found" : ": not executable"), why};
 }
 
-[[noreturn]] void RunChild(const ChildOptions& options, const std::string& program, int go_fd, int failed_fd) {
+// Comes with all signals blocked; `mask` is what the command is to have.
+[[noreturn]] void RunChild(const ChildOptions& options, const std::string& program, const sigset_t& mask, int go_fd,
+                           int failed_fd) {
   auto fail = [&](int error) {
     [[maybe_unused]] ssize_t n = write(failed_fd, &error, sizeof error);
     _exit(127);
   };
-  for (int signal : kPassedOn) ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  RestoreSignals();
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  if (g_descriptors_raised) setrlimit(RLIMIT_NOFILE, &g_descriptors);
+  for (const std::string& name : options.unset) unsetenv(name.c_str());
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   uid_t uid;
   gid_t gid;
@@ -136,11 +184,14 @@ base::Result<Child> Child::Prepare(const ChildOptions& options) {
     return base::OsError(error, "cannot make a pipe");
   }
   CatchSignals();
+  // Until the child is known nothing is passed on: what comes here is noted, or waits in this thread; what reaches the
+  // child itself waits until it has the caller's handling.
+  SignalsBlocked blocked;
   pid_t pid = fork();
   if (pid == 0) {
     close(go[1]);
     close(failed[0]);
-    RunChild(options, *program, go[0], failed[1]);
+    RunChild(options, *program, blocked.before(), go[0], failed[1]);
   }
   close(go[0]);
   close(failed[1]);
@@ -150,6 +201,10 @@ base::Result<Child> Child::Prepare(const ChildOptions& options) {
   child.failed_fd_ = failed[0];
   if (pid < 0) return base::OsError(errno, "cannot start a process");
   g_child = pid;
+  uint64_t noted = g_noted.exchange(0);
+  for (int signal : kPassedOn) {
+    if (noted >> signal & 1) kill(pid, signal);
+  }
   return child;
 }
 
@@ -179,14 +234,29 @@ Status Child::Release() {
 }
 
 int Child::Wait() {
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0) {
+  siginfo_t ended;
+  while (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT) < 0) {
     if (errno != EINTR) return 125;
   }
-  // From here on a signal is meant for tailspan alone: an interrupted explanation ends.
-  g_child = 0;
-  for (int signal : kPassedOn) ::signal(signal, SIG_DFL);
+  g_child = 0;  // before its pid is free for others
+  ::signal(SIGQUIT, SIG_DFL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool EndPassingOn() {
+  RestoreSignals();
+  constexpr uint64_t kEnding = uint64_t{1} << SIGINT | uint64_t{1} << SIGTERM | uint64_t{1} << SIGHUP;
+  return (g_noted.exchange(0) & kEnding) != 0;
+}
+
+void RaiseDescriptorLimit() {
+  constexpr rlim_t kWanted = 16'384;
+  if (getrlimit(RLIMIT_NOFILE, &g_descriptors) != 0 || g_descriptors.rlim_cur >= kWanted) return;
+  rlimit raised = g_descriptors;
+  raised.rlim_cur = std::min(raised.rlim_max, kWanted);
+  g_descriptors_raised = setrlimit(RLIMIT_NOFILE, &raised) == 0;
 }
 
 }  // namespace tailspan::cli

@@ -14,6 +14,7 @@ namespace tailspan::cli {
 struct ChildOptions {
   std::vector<std::string> command;
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of the caller's
+  std::vector<std::string> unset;                                // and what is left out of that
   bool as_root = false;                                          // stay root under sudo
 };
 
@@ -29,7 +30,8 @@ class Child {
   pid_t pid() const { return pid_; }
   // Lets it exec. kNotFound, kPermission: the exec failed (the child is reaped then).
   base::Status Release();
-  // Waits for its end, passing signals on meanwhile. Returns the exit status as a shell has it (128 + signal).
+  // Waits for its end, passing signals on meanwhile. Returns the exit status as a shell has it (128 + signal). From
+  // then on signals are noted: an impatient second Ctrl-C must not cost the end of the recording.
   int Wait();
 
  private:
@@ -39,6 +41,13 @@ class Child {
   int go_fd_ = -1;      // closing it, or dying, lets the child go on
   int failed_fd_ = -1;  // errno of a failed exec; closed by a successful one
 };
+
+// Signals end tailspan again, as before Child::Prepare. True when one that asks it to end has been noted.
+bool EndPassingOn();
+
+// Takes as many descriptors as a receiver with all its connections wants, where the hard limit allows. Commands are
+// given the limit that tailspan was called with.
+void RaiseDescriptorLimit();
 
 // The user who called sudo; false when nobody did.
 bool CalledBySudo(uid_t* uid, gid_t* gid, std::string* name, std::string* home);

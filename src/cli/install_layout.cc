@@ -21,7 +21,10 @@ std::string PythonFolder() {
 }
 
 StatusFolder::StatusFolder() {
-  std::string made = (std::filesystem::temp_directory_path() / "tailspan-status-XXXXXX").string();
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) folder = "/tmp";  // TMPDIR names no folder
+  std::string made = (folder / "tailspan-status-XXXXXX").string();
   if (mkdtemp(made.data())) {
     path_ = made;
     chmod(path_.c_str(), 01777);

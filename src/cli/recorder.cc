@@ -79,53 +79,60 @@ Recorder::Recorder(const RecorderOptions& options) : options_(options) {}
 
 Result<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
   std::unique_ptr<Recorder> recorder(new Recorder(options));
-  Recorder& r = *recorder;
   auto store = store::duckdb::Create(options.file, {});
   if (!store.ok()) return std::move(store).error();
-  r.store_ = std::move(*store);
+  recorder->store_ = std::move(*store);
+  Status begun = recorder->Begin();
+  if (begun.ok()) return recorder;
+  // Nothing is recorded: a file would only be in the way of the next try.
+  recorder.reset();
+  unlink(options.file.c_str());
+  unlink((options.file + ".wal").c_str());
+  return std::move(begun).error();
+}
 
-  r.info_.tailspan_version = kVersion;
-  r.info_.host = ThisHost();
-  r.info_.name = options.name;
-  r.info_.command = options.command;
-  r.info_.start_unix_ns = base::UnixNowNs();
+Status Recorder::Begin() {
+  info_.tailspan_version = kVersion;
+  info_.host = ThisHost();
+  info_.name = options_.name;
+  info_.command = options_.command;
+  info_.start_unix_ns = base::UnixNowNs();
   utsname name{};
   uname(&name);
-  r.info_.manifest["kernel"] = std::string(name.sysname) + " " + name.release + " " + name.machine;
-  r.info_.manifest["cpus"] = std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
-  r.info_.manifest["threshold_us"] = std::to_string(options.probes.threshold_ns / 1000);
-  r.pending_.host = r.info_.host;
-  r.pending_.clock_pairs.push_back(base::SampleClockPair());
+  info_.manifest["kernel"] = std::string(name.sysname) + " " + name.release + " " + name.machine;
+  info_.manifest["cpus"] = std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
+  info_.manifest["threshold_us"] = std::to_string(options_.probes.threshold_ns / 1000);
+  pending_.host = info_.host;
+  pending_.clock_pairs.push_back(base::SampleClockPair());
 
-  if (options.use_probes) {
-    auto probes = probe::KernelProbes::Open(options.probes);
+  if (options_.use_probes) {
+    auto probes = probe::KernelProbes::Open(options_.probes);
     if (probes.ok()) {
-      r.probes_ = std::move(*probes);
-      r.info_.capabilities = r.probes_->capabilities();
+      probes_ = std::move(*probes);
+      info_.capabilities = probes_->capabilities();
     } else {
       base::LogWarning("recording spans only: {}", probes.error().message);
-      r.info_.capabilities = probe::KernelProbes::Probe(options.probes);
+      info_.capabilities = probe::KernelProbes::Probe(options_.probes);
     }
   } else {
-    r.info_.capabilities.push_back({"kernel_probes", false, "switched off by --no-probes", "leave the option out"});
+    info_.capabilities.push_back({"kernel_probes", false, "switched off by --no-probes", "leave the option out"});
   }
-  r.watch_ =
-      std::make_unique<ProcessWatch>(r.probes_.get(), &base::LossCounters::Global(), options.ring_drop_per_mille);
+  watch_ = std::make_unique<ProcessWatch>(probes_.get(), &base::LossCounters::Global(), options_.ring_drop_per_mille);
 
   collect::ReceiverOptions receive;
-  receive.port = options.port;
-  receive.keep_content = options.keep_content;
+  receive.port = options_.port;
+  receive.keep_content = options_.keep_content;
   receive.version = kVersion;
   auto receiver =
-      collect::Receiver::Start(receive, [&r](std::vector<model::Span>&& spans) { r.TakeSpans(std::move(spans)); });
+      collect::Receiver::Start(receive, [this](std::vector<model::Span>&& spans) { TakeSpans(std::move(spans)); });
   if (!receiver.ok()) return std::move(receiver).error();
-  r.receiver_ = std::move(*receiver);
+  receiver_ = std::move(*receiver);
 
-  if (Status status = r.store_->PutInfo(r.info_); !status.ok()) return status.error();
-  if (Status status = r.WriteOnce(true); !status.ok()) return status.error();
-  r.collector_ = std::thread([&r] { r.CollectLoop(); });
-  r.writer_ = std::thread([&r] { r.WriteLoop(); });
-  return recorder;
+  if (Status status = store_->PutInfo(info_); !status.ok()) return status;
+  if (Status status = WriteOnce(true); !status.ok()) return status;
+  collector_ = std::thread([this] { CollectLoop(); });
+  writer_ = std::thread([this] { WriteLoop(); });
+  return {};
 }
 
 Recorder::~Recorder() {
@@ -133,6 +140,7 @@ Recorder::~Recorder() {
     Status ignored = Finish();
     if (!ignored.ok()) base::LogError("{}", ignored.error().message);
   }
+  receiver_.reset();  // before what its sink uses
 }
 
 Status Recorder::Follow(int32_t pid) {
@@ -260,7 +268,13 @@ Status Recorder::Finish() {
   info_.end_unix_ns = base::UnixNowNs();
   Status status = WriteOnce(false);
   info_.loss = base::LossCounters::Global().NonZero();
-  if (status.ok()) status = store_->PutInfo(info_);
+  Status told = store_->PutInfo(info_);
+  if (!told.ok()) {
+    // What could not be written is given up. That it is missing may still find room.
+    info_.loss = base::LossCounters::Global().NonZero();
+    (void)store_->PutInfo(info_).ok();
+  }
+  if (status.ok()) status = told;
   store_.reset();
   probes_.reset();
   return write_status_.ok() ? status : write_status_;

@@ -57,6 +57,7 @@ class Recorder {
  private:
   explicit Recorder(const RecorderOptions& options);
 
+  base::Status Begin();  // with store_ open
   void TakeSpans(std::vector<model::Span>&& spans);
   void CollectLoop();
   void WriteLoop();

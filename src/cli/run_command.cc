@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "base/log.h"
 #include "cli/answer.h"
@@ -34,6 +35,34 @@ std::string DefaultFile(const std::string& name) {
 
 void SetDefault(std::vector<std::pair<std::string, std::string>>* environment, const char* name, std::string value) {
   if (!getenv(name)) environment->emplace_back(name, std::move(value));
+}
+
+bool IsSet(const char* name) {
+  const char* value = getenv(name);
+  return value && *value;
+}
+
+// Exporters ask a proxy for this machine's own addresses too, unless they are told not to.
+void BypassProxies(std::vector<std::pair<std::string, std::string>>* environment) {
+  if (!IsSet("http_proxy") && !IsSet("HTTP_PROXY") && !IsSet("all_proxy") && !IsSet("ALL_PROXY")) return;
+  for (auto [name, other] : {std::pair{"no_proxy", "NO_PROXY"}, {"NO_PROXY", "no_proxy"}}) {
+    const char* from = IsSet(name) ? name : IsSet(other) ? other : nullptr;
+    std::string hosts = from ? getenv(from) : "";
+    if (hosts.find("127.0.0.1") == std::string::npos && hosts != "*")
+      hosts += hosts.empty() ? "127.0.0.1" : ",127.0.0.1";
+    environment->emplace_back(name, std::move(hosts));
+  }
+}
+
+void OnStopSignals(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    bool nohup = signal == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!nohup) sigaction(signal, &action, nullptr);
+  }
 }
 
 class RunCommand : public Subcommand {
@@ -114,7 +143,9 @@ class RunCommand : public Subcommand {
   std::vector<std::pair<std::string, std::string>> Environment(uint16_t port, const std::string& status_folder) const {
     std::vector<std::pair<std::string, std::string>> out;
     std::string endpoint = "http://127.0.0.1:" + std::to_string(port);
-    if (getenv("OTEL_EXPORTER_OTLP_ENDPOINT") || getenv("LANGSMITH_ENDPOINT") || getenv("LANGCHAIN_ENDPOINT")) {
+    constexpr const char* kEndpoints[] = {"OTEL_EXPORTER_OTLP_ENDPOINT", "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT",
+                                          "LANGSMITH_RUNS_ENDPOINTS", "LANGCHAIN_RUNS_ENDPOINTS"};
+    if (std::any_of(std::begin(kEndpoints), std::end(kEndpoints), [](const char* name) { return getenv(name); })) {
       base::LogWarning("while recording, spans go to tailspan instead of the endpoint in the environment");
     }
     out.emplace_back("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
@@ -131,6 +162,7 @@ class RunCommand : public Subcommand {
     }
     if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2"))
       SetDefault(&out, "LANGSMITH_TRACING", "true");
+    BypassProxies(&out);
     std::string python = PythonFolder();
     if (!python.empty()) {
       const char* path = getenv("PYTHONPATH");
@@ -143,6 +175,7 @@ class RunCommand : public Subcommand {
   }
 
   int RunChild(const std::vector<std::string>& command) {
+    RaiseDescriptorLimit();
     StatusFolder status;
     RecorderOptions options = MakeOptions(command);
     options.status_folder = status.path();
@@ -151,7 +184,13 @@ class RunCommand : public Subcommand {
       base::LogError("{}", recorder.error().message);
       return kRunFailed;
     }
-    ChildOptions child_options{command, Environment((*recorder)->port(), status.path()), as_root_};
+    GiveFileToCaller();
+    ChildOptions child_options;
+    child_options.command = command;
+    child_options.environment = Environment((*recorder)->port(), status.path());
+    // Beside an endpoint these make LangSmith's clients refuse to start.
+    child_options.unset = {"LANGSMITH_RUNS_ENDPOINTS", "LANGCHAIN_RUNS_ENDPOINTS"};
+    child_options.as_root = as_root_;
     auto child = Child::Prepare(child_options);
     if (!child.ok()) return Unstarted(child.error(), recorder->get());
     if (base::Status followed = (*recorder)->Follow(child->pid()); !followed.ok()) {
@@ -161,7 +200,6 @@ class RunCommand : public Subcommand {
     base::LogInfo("recording {} to {}; spans at 127.0.0.1:{}, kernel probes {}", name_, file_, (*recorder)->port(),
                   (*recorder)->probes_on() ? "on" : "off");
     int exit_status = child->Wait();
-    GiveFileToCaller();
     return FinishAndExplain(recorder->get(), exit_status);
   }
 
@@ -187,14 +225,14 @@ class RunCommand : public Subcommand {
       base::LogError("{}", targets.error().message);
       return kUsage;
     }
+    RaiseDescriptorLimit();
     auto recorder = Recorder::Start(MakeOptions({}));
     if (!recorder.ok()) {
       base::LogError("{}", recorder.error().message);
       return kRunFailed;
     }
-    struct sigaction action {};
-    action.sa_handler = [](int) { g_stop = 1; };
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+    GiveFileToCaller();
+    OnStopSignals([](int) { g_stop = 1; });
     size_t followed = FollowNew(&*targets, recorder->get());
     if (!followed) {
       Discard(recorder->get());
@@ -213,7 +251,6 @@ class RunCommand : public Subcommand {
       look = Clock::now() + kLookEvery;
       FollowNew(&*targets, recorder->get());
     }
-    GiveFileToCaller();
     return FinishAndExplain(recorder->get(), 0);
   }
 
@@ -238,7 +275,7 @@ class RunCommand : public Subcommand {
     return followed;
   }
 
-  // Under sudo the recording belongs to the user who asked for it.
+  // Under sudo the recording belongs to the user who asked for it, from its beginning: tailspan may be killed.
   void GiveFileToCaller() const {
     uid_t uid;
     gid_t gid;
@@ -250,12 +287,18 @@ class RunCommand : public Subcommand {
 
   int FinishAndExplain(Recorder* recorder, int exit_status) {
     base::Status written = recorder->Finish();
+    bool interrupted = EndPassingOn();
+    if (!pids_.empty() || !cgroup_.empty()) OnStopSignals(SIG_DFL);
     if (!written.ok()) {
       base::LogError("{}: the recording is not whole: {}", file_, written.error().message);
       return kRunFailed;
     }
     base::LogInfo("recorded {} spans", recorder->spans_received());
     if (no_explain_) return exit_status;
+    if (interrupted) {
+      base::LogInfo("interrupted; the recording is whole: tailspan explain {}", file_);
+      return exit_status;
+    }
     AnswerOptions answer;
     answer.file = file_;
     answer.explain.quantile = quantile_;

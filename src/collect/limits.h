@@ -17,7 +17,8 @@ struct Limits {
   size_t decoded_bytes = 512u << 20;       // the spans of one OTLP body: 413
   size_t json_bytes = 32u << 20;           // one JSON document: 413. Parsing takes up to 14 bytes for each of these
   size_t header_bytes = 64u << 10;         // 431
-  size_t connections = 512;                // over it the longest idle one is closed, with none idle the slowest: 408
+  size_t connections = 2048;               // over it the longest idle one is closed, with none idle the slowest: 408;
+                                           // at most half of the descriptors that the process may have
   int64_t slow_ns = 250'000'000;           // a request is slow when it is not there after this
   int64_t idle_ns = 75'000'000'000;        // a kept-alive connection without a request
   int64_t body_wait_ns = 30'000'000'000;   // a request whose body stops coming
@@ -40,9 +41,9 @@ struct Limits {
   // Receiver to file within two seconds: a run that is open for longer than this is handed on, the recorder writes and
   // flushes what it has once a second.
   int64_t open_save_ns = 400'000'000;
-  int64_t open_run_age_ns = 3600'000'000'000;
-  int64_t patch_wait_ns = 5'000'000'000;  // how long an ended run waits for its post
-  size_t finished_runs = 65'536;          // ids remembered, to tell a repeated run from a new one
+  int64_t open_run_age_ns = 7 * 86'400'000'000'000;  // an agent may work for days
+  int64_t patch_wait_ns = 5'000'000'000;             // how long an ended run waits for its post
+  size_t finished_runs = 65'536;                     // ids remembered, to tell a repeated run from a new one
 
   // Hybrid senders: how long an OTLP span waits for its LangSmith twin, and how many spans and ids are remembered.
   int64_t twin_wait_ns = 500'000'000;

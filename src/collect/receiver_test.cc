@@ -2,6 +2,7 @@
 #include "collect/receiver.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,6 +40,21 @@ class Client {
       ssize_t n = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
       if (n <= 0) return;  // the server has answered and closed
       text.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  // The next answer's status line and fields alone.
+  std::string ReadHead() {
+    while (true) {
+      size_t head = buffer_.find("\r\n\r\n");
+      if (head != std::string::npos) {
+        std::string text = buffer_.substr(0, head);
+        buffer_.erase(0, head + 4);
+        return text;
+      }
+      char chunk[4096];
+      ssize_t n = recv(fd_, chunk, sizeof chunk, 0);
+      if (n <= 0) return "closed";
+      buffer_.append(chunk, static_cast<size_t>(n));
     }
   }
   void HalfClose() { shutdown(fd_, SHUT_WR); }
@@ -177,6 +193,46 @@ TEST_F(ReceiverTest, ContinuesWhenAsked) {
   EXPECT_EQ(client.Read(), "100 ");
   client.Send(request.substr(head));
   EXPECT_EQ(client.Read(), "200 ");
+}
+
+TEST_F(ReceiverTest, AHeadIsAnsweredWithoutABody) {
+  Start();
+  Client client(receiver_->port());
+  client.Send("HEAD /info HTTP/1.1\r\nHost: x\r\n\r\n" + Post("/v1/traces", kProtobuf, golden_));
+  EXPECT_EQ(client.ReadHead().substr(9, 3), "200");
+  EXPECT_EQ(client.Read(), "200 ");  // what follows is the next answer
+}
+
+TEST_F(ReceiverTest, ATargetMayNameTheHost) {
+  Start();
+  EXPECT_EQ(Ask(Post("http://127.0.0.1:4318/v1/traces?x=1", kProtobuf, golden_)), "200 ");
+  EXPECT_EQ(Count(), 1u);
+}
+
+TEST_F(ReceiverTest, GrpcIsToldWhatIsSpokenHere) {
+  Start();
+  std::string answer = Ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  EXPECT_EQ(answer.substr(0, 3), "400");
+  EXPECT_NE(answer.find("gRPC"), std::string::npos);
+}
+
+// A command that is started meanwhile must not keep the port open when tailspan is gone.
+TEST_F(ReceiverTest, ItsSocketsAreClosedByAnExec) {
+  Start();
+  Client client(receiver_->port());
+  client.Send(Post("/v1/traces", kProtobuf, golden_));
+  EXPECT_EQ(client.Read(), "200 ");
+  int sockets = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in name{};
+    socklen_t size = sizeof name;
+    bool own = getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 && name.sin_family == AF_INET &&
+               ntohs(name.sin_port) == receiver_->port();
+    if (!own) continue;
+    ++sockets;
+    EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << fd;
+  }
+  EXPECT_EQ(sockets, 2);  // the one that listens, and its end of the connection
 }
 
 TEST_F(ReceiverTest, WrongRequestsGetClearAnswersAndTheRestIsKept) {

@@ -24,6 +24,7 @@ JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 MIB = 1 << 20
 RESIDENT_MIB_MAX = 1600  # src/collect/limits.h, with everything at its limit
+FLOOD_WITHIN_S = 3  # what LangSmith's client waits for a connection
 SERVED_WITHIN_S = 10  # what OTLP exporters wait for an answer; a slow request loses its slot before
 
 
@@ -55,11 +56,11 @@ class Receiver:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
-    def check(self) -> None:
+    def check(self, within_s: float = SERVED_WITHIN_S) -> None:
         """Others are served, soon."""
         began = time.monotonic()
         post_spans(self.port, 1, prefix=next(self.numbers))
-        assert time.monotonic() - began < SERVED_WITHIN_S
+        assert time.monotonic() - began < within_s
         assert self.process.poll() is None
         assert self.peak_mib() < RESIDENT_MIB_MAX
 
@@ -120,7 +121,7 @@ def multipart(parts: int) -> bytes:
 RUN = '{"id":"01a22db0-786f-7370-98d1-%012x","trace_id":"01a22db0-786f-7370-98d1-%012x","name":"r","start_time":1796061665}'
 MULTIPART = "multipart/form-data; boundary=b"
 
-LONG = ("deflate bomb", "numbers without end", "empty events")  # like others of the list
+LONG = ("deflate bomb", "numbers without end", "empty events", "members without end")  # like others of the list
 BODIES: list[tuple[str, str, Callable[[], bytes], str, str, set[int]]] = [
     ("empty JSON", "/v1/traces", lambda: b"", JSON, "", {400}),
     ("no protobuf", "/v1/traces", lambda: b"\xff" * 1000, PROTOBUF, "", {400}),
@@ -129,6 +130,7 @@ BODIES: list[tuple[str, str, Callable[[], bytes], str, str, set[int]]] = [
     ("damaged gzip", "/v1/traces", lambda: gzipped(b"{}")[:-6], JSON, "gzip", {400}),
     ("gzip bomb", "/v1/traces", lambda: gzipped(bytes(200 * MIB)), PROTOBUF, "gzip", {413}),
     ("gzip bomb in a bomb", "/v1/traces", lambda: gzipped(gzipped(bytes(200 * MIB))), PROTOBUF, "gzip, gzip", {413}),
+    ("members without end", "/v1/traces", lambda: gzipped(bytes(5 * MIB)) + gzip.compress(b"") * 2_000_000, PROTOBUF, "gzip", {400}),
     ("deflate bomb", "/v1/traces", lambda: zlib.compress(bytes(200 * MIB)), JSON, "deflate", {413}),
     ("body over the limit", "/v1/traces", lambda: bytes(65 * MIB), JSON, "", {413}),
     ("numbers without end", "/v1/traces", lambda: gzipped(b"[" + b"1," * (50 * MIB) + b"1]"), JSON, "gzip", {413}),
@@ -228,9 +230,9 @@ def hold(receiver: Receiver, wanted: int, begin: bytes) -> list[socket.socket]:
 def test_ten_thousand_connections(receiver: Receiver, begin: bytes) -> None:
     held = hold(receiver, 10_000, begin)
     try:
-        receiver.check()
+        receiver.check(FLOOD_WITHIN_S)
         time.sleep(1)
-        receiver.check()
+        receiver.check(FLOOD_WITHIN_S)
     finally:
         for connection in held:
             connection.close()

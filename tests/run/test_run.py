@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -107,6 +108,7 @@ def test_a_port_that_is_taken(tmp_path: pathlib.Path) -> None:
         result = run(tmp_path, "true", options=("--port", taken.getsockname()[1]))
     assert result.returncode == 125
     one_error_line(result, "taken")
+    assert not list(tmp_path.iterdir()), "in the way of the next try"
 
 
 def test_a_file_that_is_in_the_way(tmp_path: pathlib.Path) -> None:
@@ -136,6 +138,59 @@ def test_signals_reach_the_command(tmp_path: pathlib.Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.stdout.readline() == "got term\n"
     assert process.wait(30) == 5
+
+
+def test_ignored_signals_stay_ignored(tmp_path: pathlib.Path) -> None:
+    """As nohup and a shell's background jobs have it. What tailspan itself ignores is not handed on."""
+    def nohup() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    result = tailspan("run", "--out", tmp_path / "r.duckdb", "--no-explain", "--", "grep", "SigIgn", "/proc/self/status",
+                      preexec_fn=nohup)
+    ignored = int(result.stdout.split()[1], 16)
+    assert [ignored >> (s - 1) & 1 for s in (signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE)] == [1, 0, 0]
+
+
+def test_a_second_interrupt_costs_no_data(tmp_path: pathlib.Path) -> None:
+    """The first ends the command; what it has sent is still being written when the second comes."""
+    script = "trap 'exit 5' INT; echo ready; while :; do sleep 0.02; done"
+    command = [TAILSPAN, "run", "--out", str(tmp_path / "r.duckdb"), "--", "sh", "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    process.send_signal(signal.SIGINT)
+    while children.read_text():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, log = process.communicate(timeout=30)
+    assert process.returncode == 5, log
+    assert "the recording is whole" in log
+    assert query(tmp_path / "r.duckdb", "SELECT end_unix_ns IS NOT NULL FROM recording") == "true"
+
+
+def test_the_commands_environment(tmp_path: pathlib.Path) -> None:
+    environment = dict(os.environ, http_proxy="http://127.0.0.1:9", NO_PROXY="internal", LANGSMITH_RUNS_ENDPOINTS="{}",
+                       TMPDIR=str(tmp_path / "none"))
+    environment.pop("no_proxy", None)
+    script = ("import os, sys; sys.path.insert(0, %r)\nfrom test_run import post_spans\n"
+              "post_spans(int(os.environ['OTEL_EXPORTER_OTLP_ENDPOINT'].rsplit(':', 1)[1]), 10)\n"
+              "print(os.environ['no_proxy'], os.environ['NO_PROXY'], 'LANGSMITH_RUNS_ENDPOINTS' in os.environ)" % str(HERE))
+    result = tailspan("run", "--out", tmp_path / "r.duckdb", "--no-explain", "--", sys.executable, "-c", script,
+                      env=environment)
+    assert result.stdout == "internal,127.0.0.1 internal,127.0.0.1 False\n", result.stderr
+    assert query(tmp_path / "r.duckdb", "SELECT count(*) FROM span") == "10"
+
+
+def test_the_command_has_none_of_tailspans_descriptors(tmp_path: pathlib.Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    result = tailspan("run", "--out", tmp_path / "r.duckdb", "--no-explain", "--", "sh", "-c",
+                      "ulimit -n; ls -l /proc/self/fd", preexec_fn=limit)
+    assert result.stdout.startswith("300\n"), "raised for tailspan alone"
+    assert "socket:" not in result.stdout and ".duckdb" not in result.stdout
 
 
 def post_spans(port: int, count: int, prefix: int = 0) -> None:
@@ -168,6 +223,10 @@ def test_a_killed_recorder_takes_nothing_with_it(tmp_path: pathlib.Path) -> None
         post_spans(port, 300)
         time.sleep(2)
         process.kill()
+        process.wait(10)
+        # Exporters are refused at once, although the command lives on: they need not wait for an answer.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
     result = tailspan("explain", tmp_path / "r.duckdb", "--format", "json")
     assert result.returncode in (0, 3), result.stderr
     assert json.loads(result.stdout)["requests"] == 300

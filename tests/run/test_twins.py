@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from test_run import TAILSPAN, explain, needs_root, query
+from test_run import ROOT, TAILSPAN, explain, needs_root, query
 
 HERE = pathlib.Path(__file__).parent
 REQUESTS = 200
@@ -43,8 +43,9 @@ def test_a_request_of_two_tracers_is_counted_once(tmp_path: pathlib.Path, mode: 
     merged = loss.get("span_twin", 0) / REQUESTS
     if mode == "server":
         assert merged == 0
-    elif mode == "openinference":
-        # Its handler runs in another thread than LangSmith's: on a busy machine their times have little in common.
+    elif mode == "openinference" and not ROOT:
+        # Its handler runs in another thread than LangSmith's: on a busy machine their times have little in common, and
+        # only kernel records tell which of its spans is whose.
         assert merged + 8 * loss.get("trace_twin_ambiguous", 0) / REQUESTS > 0.5 * 8
     else:
         assert merged > 0.9 * 8, "chain, twice three steps, lookup: 8 a request"

@@ -20,6 +20,33 @@ Error TooLarge(size_t bytes_max) {
   return {Code::kResourceExhausted, "the body is over the limit of " + std::to_string(bytes_max) + " bytes unpacked"};
 }
 
+// What has been unpacked so far. Room is made only when there is none left: a body may be millions of frames that hold
+// nothing, and each must cost no more than its own bytes.
+class Output {
+ public:
+  explicit Output(size_t bytes_max) : bytes_max_(bytes_max) {}
+  char* room() { return text_.data() + used_; }
+  // How many bytes may be written there; one over the limit at most.
+  size_t MakeRoom() {
+    if (used_ == text_.size()) {
+      size_t block = std::max(kBlockBytes, std::min(used_, size_t{4} << 20));
+      text_.resize(used_ + std::min(block, bytes_max_ + 1 - used_));
+    }
+    return text_.size() - used_;
+  }
+  void Written(size_t bytes) { used_ += bytes; }
+  bool IsTooLarge() const { return used_ > bytes_max_; }
+  std::string Take() {
+    text_.resize(used_);
+    return std::move(text_);
+  }
+
+ private:
+  size_t bytes_max_;
+  size_t used_ = 0;
+  std::string text_;
+};
+
 // windowBits of zlib: +32 tells gzip and zlib apart by their header, negative is a raw deflate stream.
 Result<std::string> InflateWith(int window_bits, const std::string& body, size_t bytes_max) {
   z_stream stream{};
@@ -27,18 +54,16 @@ Result<std::string> InflateWith(int window_bits, const std::string& body, size_t
   std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(body.data()));
   stream.avail_in = static_cast<uInt>(body.size());
-  std::string out;
+  Output out(bytes_max);
   while (true) {
-    size_t used = out.size();
-    size_t block = std::max(kBlockBytes, std::min(used, size_t{4} << 20));
-    out.resize(used + std::min(block, bytes_max + 1 - used));
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
-    stream.avail_out = static_cast<uInt>(out.size() - used);
+    size_t room = out.MakeRoom();
+    stream.next_out = reinterpret_cast<Bytef*>(out.room());
+    stream.avail_out = static_cast<uInt>(room);
     int rc = inflate(&stream, Z_NO_FLUSH);
-    out.resize(out.size() - stream.avail_out);
-    if (out.size() > bytes_max) return TooLarge(bytes_max);
+    out.Written(room - stream.avail_out);
+    if (out.IsTooLarge()) return TooLarge(bytes_max);
     if (rc == Z_STREAM_END) {
-      if (stream.avail_in == 0) return out;
+      if (stream.avail_in == 0) return out.Take();
       // gzip allows several members one after another.
       if (inflateReset(&stream) != Z_OK) return Error{Code::kInternal, "cannot restart zlib"};
       continue;
@@ -53,23 +78,21 @@ Result<std::string> Unzstd(const std::string& body, size_t bytes_max) {
   std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, 27);  // 128 MiB: what zstd itself allows unasked
   ZSTD_inBuffer in{body.data(), body.size(), 0};
-  std::string out;
+  Output out(bytes_max);
   size_t left = 1;
   while (in.pos < in.size || left != 0) {
-    size_t used = out.size();
-    size_t block = std::max(kBlockBytes, std::min(used, size_t{4} << 20));
-    out.resize(used + std::min(block, bytes_max + 1 - used));
-    ZSTD_outBuffer to{out.data() + used, out.size() - used, 0};
+    size_t room = out.MakeRoom();
+    ZSTD_outBuffer to{out.room(), room, 0};
     size_t before = in.pos;
     left = ZSTD_decompressStream(context.get(), &to, &in);
-    out.resize(used + to.pos);
     if (ZSTD_isError(left)) return Error{Code::kInvalidArgument, "the zstd body is damaged"};
-    if (out.size() > bytes_max) return TooLarge(bytes_max);
+    out.Written(to.pos);
+    if (out.IsTooLarge()) return TooLarge(bytes_max);
     if (in.pos == before && to.pos == 0 && left != 0) {
       return Error{Code::kInvalidArgument, "the zstd body is cut short"};
     }
   }
-  return out;
+  return out.Take();
 }
 
 std::string LowerTrimmed(std::string_view text) {

@@ -1,11 +1,17 @@
 // The only file that includes Beast: it compiles slowly, and its exceptions end here.
 #include "collect/http/server.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <future>
+#include <initializer_list>
 #include <list>
 #include <optional>
 #include <thread>
@@ -31,13 +37,39 @@ namespace {
 
 // Beast reads 512 bytes at a time into a buffer that has not been given room (1.2 ms of CPU for a 160 KB body).
 constexpr size_t kReadBufferBytes = 128u << 10;
+// Until a body comes: most of many connections have none.
+constexpr size_t kHeaderBufferBytes = 4u << 10;
 constexpr size_t kLingerBytesMax = 256u << 20;
 constexpr milliseconds kLinger{1000};
-constexpr milliseconds kAcceptPause{50};
+constexpr milliseconds kAcceptPause{20};
+
+// Asio's sockets are inherited by an exec: the recorded command would keep the port open when tailspan is gone, and its
+// exporters would wait for answers instead of being refused.
+void CloseOnExec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+// Half of the descriptors that this process may have, at most: the rest is for probes, rings and the recording.
+size_t ConnectionsMax(size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  return std::min<size_t>(wanted, std::max<rlim_t>(limit.rlim_cur / 2, 1));
+}
+
+// The path of a target as one writes it to a proxy, http://HOST/PATH; any other is left as it is.
+std::string_view WithoutAuthority(std::string_view target) {
+  size_t scheme = target.find("://");
+  if (target.empty() || target.front() == '/' || scheme == std::string_view::npos) return target;
+  size_t path = target.find('/', scheme + 3);
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
 
 }  // namespace
 
 class Session;
+
+// What a connection is doing, as far as it decides who makes room for others.
+enum class Stage { kNew, kIdle, kReading, kAnswering };
+// The connections at one stage, who has been there for the longest first.
+using Queue = std::list<Session*>;
 
 struct Server::Core : std::enable_shared_from_this<Server::Core> {
   explicit Core(ServerOptions o) : options(std::move(o)), acceptor(io), accept_timer(io), tick_timer(io) {}
@@ -45,11 +77,14 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   void Accept();
   void AcceptWhenThereIsRoom();
   void AcceptOne();
+  void AcceptLater();
+  void NotAccepted(beast::error_code ec);
   void Tick();
   void Run();
-  bool MakeRoom();      // for one more connection; false when none can be closed
-  bool CloseSlowest();  // of those that are sending a request; false when there is none
+  bool CloseOne();  // to make room for another connection; false when none can be closed
+  void CloseAll(std::initializer_list<Stage> stages);
   void LimitAllBodies();
+  Queue& At(Stage stage) { return queues[static_cast<size_t>(stage)]; }
 
   ServerOptions options;
   Handler handler;
@@ -60,13 +95,15 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   tcp::acceptor acceptor;
   asio::steady_timer accept_timer;
   asio::steady_timer tick_timer;
-  std::list<std::weak_ptr<Session>> sessions;  // oldest request first is found by scanning: the list is bounded
+  std::array<Queue, 4> queues;  // each session stands in one of them while it lives
   std::atomic<size_t> session_count{0};
+  size_t connections_max = 0;
   uint64_t last_session = 0;
   size_t all_bodies_bytes = 0;       // of the requests being read
   std::atomic<size_t> in_flight{0};  // requests whose header has begun to come and whose answer is not out
   std::atomic<int64_t> last_done_mono_ns{0};
   bool stopping = false;  // server thread only
+  bool told_of_http2 = false, told_of_full = false;
   uint16_t port = 0;
   std::thread thread;
   bool joined = false;
@@ -76,7 +113,9 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, std::shared_ptr<Server::Core> core) : stream_(std::move(socket)), core_(std::move(core)) {
-    buffer_.reserve(kReadBufferBytes);
+    buffer_.reserve(kHeaderBufferBytes);
+    Queue& queue = core_->At(stage_);
+    place_ = queue.insert(queue.end(), this);
     ++core_->session_count;
     number_ = ++core_->last_session;
     beast::error_code ignored;
@@ -85,19 +124,14 @@ class Session : public std::enable_shared_from_this<Session> {
   ~Session() {
     SetBusy(false);
     CountBody(0);
+    core_->At(stage_).erase(place_);
     --core_->session_count;
   }
 
   void Start() { ReadHeader(); }
   bool busy() const { return busy_; }
-  // A new connection is given the time of a slow request to begin.
-  bool IsIdle() const {
-    return !busy_ && (answered_ || base::MonoNowNs() - idle_since_mono_ns_ >= core_->options.limits.slow_ns);
-  }
-  // When the request that is still coming began; 0: none is.
-  int64_t reading_since_mono_ns() const { return reading_since_mono_ns_; }
+  int64_t since_mono_ns() const { return since_mono_ns_; }  // when it came to its stage
   size_t body_bytes() const { return body_bytes_; }
-  int64_t idle_since_mono_ns() const { return idle_since_mono_ns_; }
   // The answer is worth one try; whoever sends so slowly may not read either.
   void CloseSlow() {
     core_->options.loss->Add(Loss::kRequestTooSlow);
@@ -106,11 +140,13 @@ class Session : public std::enable_shared_from_this<Session> {
     beast::error_code ignored;
     stream_.socket().non_blocking(true, ignored);
     stream_.socket().write_some(asio::buffer(kAnswer), ignored);
-    reading_since_mono_ns_ = 0;
     CountBody(0);
     CloseNow();
   }
+  // Its operations end with an error soon, and with the last of them the session.
   void CloseNow() {
+    closed_ = true;
+    GoTo(Stage::kAnswering);  // it makes no more room
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream_.socket().close(ignored);
@@ -124,9 +160,16 @@ class Session : public std::enable_shared_from_this<Session> {
       ++core_->in_flight;
     } else {
       --core_->in_flight;
-      idle_since_mono_ns_ = base::MonoNowNs();
-      core_->last_done_mono_ns = idle_since_mono_ns_;
+      core_->last_done_mono_ns = base::MonoNowNs();
     }
+  }
+
+  void GoTo(Stage stage) {
+    if (stage == stage_) return;
+    Queue& queue = core_->At(stage);
+    queue.splice(queue.end(), core_->At(stage_), place_);
+    stage_ = stage;
+    since_mono_ns_ = base::MonoNowNs();
   }
 
   // What the body that is being read holds by now.
@@ -145,6 +188,7 @@ class Session : public std::enable_shared_from_this<Session> {
     request_.peer_port = peer_port_;
     request_.own_port = core_->port;
     request_.connection = number_;
+    head_only_ = false;
     // Pipelined bytes already in the buffer count as begun.
     if (buffer_.size() > 0) {
       SetBusy(true);
@@ -152,9 +196,9 @@ class Session : public std::enable_shared_from_this<Session> {
       return;
     }
     stream_.expires_after(nanoseconds(limits.idle_ns));
-    stream_.async_read_some(buffer_.prepare(kReadBufferBytes),
+    stream_.async_read_some(buffer_.prepare(buffer_.capacity()),
                             [self = shared_from_this()](beast::error_code ec, size_t n) {
-                              if (ec) return self->CloseNow();
+                              if (ec || self->closed_) return self->CloseNow();
                               self->buffer_.commit(n);
                               self->SetBusy(true);
                               self->DoReadHeader();
@@ -162,25 +206,29 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void DoReadHeader() {
-    reading_since_mono_ns_ = base::MonoNowNs();
+    GoTo(Stage::kReading);
     stream_.expires_after(nanoseconds(core_->options.limits.body_wait_ns));
     bhttp::async_read_header(stream_, buffer_, *parser_,
                              [self = shared_from_this()](beast::error_code ec, size_t) { self->OnHeader(ec); });
   }
 
   void OnHeader(beast::error_code ec) {
+    if (closed_) return CloseNow();  // as the slowest
     if (ec == bhttp::error::header_limit) return Refuse(431, "the request header is over the limit", false);
     if (ec == bhttp::error::body_limit) return RefuseLargeBody();
     if (ec == bhttp::error::end_of_stream || ec == bhttp::error::partial_message) return CloseNow();
+    if (ec == bhttp::error::bad_version) return RefuseVersion();
     if (ec && ec.category() == bhttp::make_error_code(bhttp::error::bad_target).category()) {
       core_->options.loss->Add(Loss::kBodyInvalid);
       return Refuse(400, "not a valid HTTP request", false);
     }
     if (ec) return CloseNow();
     const auto& head = parser_->get();
-    request_.method = std::string(head.method_string());
+    head_only_ = head.method() == bhttp::verb::head;
+    request_.method = head_only_ ? "GET" : std::string(head.method_string());
     std::string target(head.target());
-    request_.path = target.substr(0, target.find_first_of("?#"));
+    std::string_view path = WithoutAuthority(target);
+    request_.path = path.substr(0, path.find_first_of("?#"));
     request_.content_type = std::string(head[bhttp::field::content_type]);
     request_.content_encoding = std::string(head[bhttp::field::content_encoding]);
     auto length = parser_->content_length();
@@ -205,16 +253,17 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void ReadMore() {
     if (parser_->is_done()) return OnBody({});
+    buffer_.reserve(kReadBufferBytes);
     bhttp::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code ec, size_t) {
-      if (ec || self->reading_since_mono_ns_ == 0) return self->OnBody(ec);
+      if (ec || self->closed_) return self->OnBody(ec);
       self->CountBody(self->parser_->get().body().size());
       self->core_->LimitAllBodies();
-      if (self->reading_since_mono_ns_ != 0) self->ReadMore();
+      if (!self->closed_) self->ReadMore();
     });
   }
 
   void OnBody(beast::error_code ec) {
-    if (reading_since_mono_ns_ == 0) return CloseNow();  // closed as the slowest
+    if (closed_) return CloseNow();  // as the slowest
     if (ec == bhttp::error::body_limit) return RefuseLargeBody();
     if (ec) {
       // The body was cut short; whoever sent it is gone or broken, an answer is tried all the same.
@@ -230,7 +279,6 @@ class Session : public std::enable_shared_from_this<Session> {
       return Refuse(status, decoded.error().message, parser_->get().keep_alive());
     }
     request_.body = std::move(*decoded);
-    reading_since_mono_ns_ = 0;
     CountBody(0);
     Answer(core_->handler(request_), parser_->get().keep_alive());
   }
@@ -240,24 +288,35 @@ class Session : public std::enable_shared_from_this<Session> {
     Refuse(413, "the body is over the limit of " + std::to_string(core_->options.limits.body_bytes) + " bytes", false);
   }
 
+  void RefuseVersion() {
+    core_->options.loss->Add(Loss::kBodyInvalid);
+    if (!std::exchange(core_->told_of_http2, true)) {
+      base::LogWarning(
+          "a client speaks HTTP/2, most likely OTLP over gRPC, which is not received: have it export OTLP over HTTP "
+          "(http/protobuf)");
+    }
+    Refuse(400, "HTTP/1.1 is spoken here: export OTLP over HTTP, not gRPC", false);
+  }
+
   void Refuse(int status, const std::string& message, bool keep_alive) {
     Answer(core_->refusal(status, message, request_), keep_alive);
   }
 
   void Answer(Response answer, bool keep_alive) {
     keep_alive = keep_alive && !core_->stopping;
-    reading_since_mono_ns_ = 0;
+    GoTo(Stage::kAnswering);
     CountBody(0);
     response_.emplace(static_cast<bhttp::status>(answer.status), 11);
     if (!answer.content_type.empty()) response_->set(bhttp::field::content_type, answer.content_type);
     response_->keep_alive(keep_alive);
     response_->body() = std::move(answer.body);
     response_->prepare_payload();
+    if (head_only_) response_->body().clear();  // its length is told all the same
     stream_.expires_after(nanoseconds(core_->options.limits.body_wait_ns));
     bhttp::async_write(stream_, *response_, [self = shared_from_this(), keep_alive](beast::error_code ec, size_t) {
       self->SetBusy(false);
-      self->answered_ = true;
       if (ec) return self->CloseNow();
+      self->GoTo(Stage::kIdle);
       if (!keep_alive) return self->Linger();
       self->ReadHeader();
     });
@@ -276,7 +335,8 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.async_read_some(buffer_.prepare(kReadBufferBytes),
                             [self = shared_from_this()](beast::error_code ec, size_t n) {
                               self->discarded_bytes_ += n;
-                              if (ec || self->discarded_bytes_ > kLingerBytesMax) return self->CloseNow();
+                              bool enough = self->discarded_bytes_ > kLingerBytesMax;
+                              if (ec || self->closed_ || enough) return self->CloseNow();
                               self->DiscardMore();
                             });
   }
@@ -289,56 +349,49 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<bhttp::response<bhttp::string_body>> response_;
   Request request_;
   bool busy_ = false;
-  bool answered_ = false;  // a request, at least
-  int64_t reading_since_mono_ns_ = 0;
+  bool closed_ = false;  // before its time; what still completes is not gone on with
+  bool head_only_ = false;
+  Stage stage_ = Stage::kNew;
+  Queue::iterator place_;
+  int64_t since_mono_ns_ = base::MonoNowNs();
   size_t body_bytes_ = 0;
-  int64_t idle_since_mono_ns_ = base::MonoNowNs();
   size_t discarded_bytes_ = 0;
   uint16_t peer_port_ = 0;
   uint64_t number_ = 0;
 };
 
-bool Server::Core::MakeRoom() {
-  std::shared_ptr<Session> oldest;
-  for (auto it = sessions.begin(); it != sessions.end();) {
-    auto session = it->lock();
-    if (!session) {
-      it = sessions.erase(it);
-      continue;
-    }
-    bool better = session->IsIdle() && (!oldest || session->idle_since_mono_ns() < oldest->idle_since_mono_ns());
-    if (better) oldest = session;
-    ++it;
+bool Server::Core::CloseOne() {
+  auto first = [this](Stage stage) { return At(stage).empty() ? nullptr : At(stage).front(); };
+  int64_t slow_mono_ns = base::MonoNowNs() - options.limits.slow_ns;
+  Session* idle = first(Stage::kIdle);
+  // A new connection is given the time of a slow request to begin.
+  Session* fresh = first(Stage::kNew);
+  if (fresh && fresh->since_mono_ns() <= slow_mono_ns && (!idle || fresh->since_mono_ns() < idle->since_mono_ns())) {
+    idle = fresh;
   }
-  if (session_count < options.limits.connections) return true;
-  if (!oldest) return CloseSlowest();
-  oldest->CloseNow();
+  if (idle) {
+    idle->CloseNow();
+    return true;
+  }
+  Session* slowest = first(Stage::kReading);
+  if (!slowest || slowest->since_mono_ns() > slow_mono_ns) return false;
+  slowest->CloseSlow();
   return true;
 }
 
-bool Server::Core::CloseSlowest() {
-  std::shared_ptr<Session> slowest;
-  for (const auto& weak : sessions) {
-    auto session = weak.lock();
-    if (!session || session->reading_since_mono_ns() == 0) continue;
-    if (!slowest || session->reading_since_mono_ns() < slowest->reading_since_mono_ns()) slowest = session;
+void Server::Core::CloseAll(std::initializer_list<Stage> stages) {
+  for (Stage stage : stages) {
+    for (Session* session : Queue(At(stage))) session->CloseNow();
   }
-  if (!slowest || base::MonoNowNs() - slowest->reading_since_mono_ns() < options.limits.slow_ns) return false;
-  slowest->CloseSlow();
-  return true;
 }
 
 // Whoever has been sending for the longest makes room, however fast it is: the memory is needed.
 void Server::Core::LimitAllBodies() {
   while (all_bodies_bytes > options.limits.all_bodies_bytes) {
-    std::shared_ptr<Session> slowest;
-    for (const auto& weak : sessions) {
-      auto session = weak.lock();
-      if (!session || session->body_bytes() == 0) continue;
-      if (!slowest || session->reading_since_mono_ns() < slowest->reading_since_mono_ns()) slowest = session;
-    }
-    if (!slowest) return;
-    slowest->CloseSlow();
+    Queue& reading = At(Stage::kReading);
+    auto slowest = std::find_if(reading.begin(), reading.end(), [](Session* s) { return s->body_bytes() > 0; });
+    if (slowest == reading.end()) return;
+    (*slowest)->CloseSlow();
   }
 }
 
@@ -357,58 +410,61 @@ void Server::Core::Run() {
 
 void Server::Core::Accept() {
   if (stopping) return;
-  if (session_count < options.limits.connections) return AcceptOne();
+  if (session_count < connections_max) return AcceptOne();
   // After the reads that are done by now: who has sent a request is not idle.
   asio::post(io, [self = shared_from_this()] { self->AcceptWhenThereIsRoom(); });
 }
 
 void Server::Core::AcceptWhenThereIsRoom() {
   if (stopping) return;
-  if (!MakeRoom()) {
-    accept_timer.expires_after(kAcceptPause);
-    accept_timer.async_wait([self = shared_from_this()](beast::error_code ec) {
-      if (!ec) self->Accept();
-    });
-    return;
-  }
-  AcceptOne();
+  if (session_count < connections_max || CloseOne()) return AcceptOne();
+  AcceptLater();
+}
+
+void Server::Core::AcceptLater() {
+  accept_timer.expires_after(kAcceptPause);
+  accept_timer.async_wait([self = shared_from_this()](beast::error_code ec) {
+    if (!ec) self->Accept();
+  });
 }
 
 void Server::Core::AcceptOne() {
   acceptor.async_accept([self = shared_from_this()](beast::error_code ec, tcp::socket socket) {
     if (self->stopping || ec == asio::error::operation_aborted) return;
-    if (!ec) {
+    if (ec) return self->NotAccepted(ec);
+    try {
+      CloseOnExec(socket.native_handle());
       beast::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
-      auto session = std::make_shared<Session>(std::move(socket), self);
-      self->sessions.push_back(session);
-      session->Start();
-      if (self->sessions.size() > 2 * self->options.limits.connections) {
-        self->sessions.remove_if([](const auto& weak) { return weak.expired(); });
-      }
-      return self->Accept();
+      std::make_shared<Session>(std::move(socket), self)->Start();
+    } catch (const std::exception& e) {  // the others are accepted all the same
+      base::LogError("a connection could not be served: {}", e.what());
     }
-    // Out of descriptors, for example: try again a little later instead of spinning.
-    base::LogWarning("cannot accept a connection: {}", ec.message());
-    self->accept_timer.expires_after(kAcceptPause);
-    self->accept_timer.async_wait([self](beast::error_code wait_ec) {
-      if (!wait_ec) self->Accept();
-    });
+    self->Accept();
   });
+}
+
+// Out of descriptors, for example: an older connection has to make room, else a little later instead of spinning.
+void Server::Core::NotAccepted(beast::error_code ec) {
+  bool full = ec == asio::error::no_descriptors || ec == asio::error::no_memory || ec == asio::error::no_buffer_space;
+  if (full && CloseOne()) return Accept();
+  if (!std::exchange(told_of_full, true)) base::LogWarning("cannot accept a connection: {}", ec.message());
+  AcceptLater();
 }
 
 void Server::Core::Tick() {
   tick_timer.expires_after(options.tick);
   tick_timer.async_wait([self = shared_from_this()](beast::error_code ec) {
     if (ec || self->stopping) return;
+    self->Tick();  // first: it goes on whatever happens in this one
     self->on_tick();
-    self->Tick();
   });
 }
 
 base::Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler, Refusal refusal,
                                                     std::function<void()> on_tick) {
   auto core = std::make_shared<Core>(options);
+  core->connections_max = ConnectionsMax(options.limits.connections);
   if (!core->options.loss) core->options.loss = &base::LossCounters::Global();
   core->handler = std::move(handler);
   core->refusal = std::move(refusal);
@@ -418,6 +474,7 @@ base::Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options
   if (ec) return Error{Code::kInvalidArgument, "not an address: " + options.address};
   tcp::endpoint endpoint(address, options.port);
   core->acceptor.open(endpoint.protocol(), ec);
+  if (!ec) CloseOnExec(core->acceptor.native_handle());
   // Without SO_REUSEADDR a port in TIME_WAIT of an earlier run would look taken.
   if (!ec) core->acceptor.set_option(asio::socket_base::reuse_address(true), ec);
   if (!ec) core->acceptor.bind(endpoint, ec);
@@ -446,7 +503,11 @@ void Server::Run(std::function<void()> task) {
   if (core_->joined) return;
   std::promise<void> done;
   asio::post(core_->io, [&] {
-    task();
+    try {
+      task();
+    } catch (const std::exception& e) {  // whoever waits must not wait for ever
+      base::LogError("the receiver failed: {}", e.what());
+    }
     done.set_value();
   });
   done.get_future().wait();
@@ -474,19 +535,14 @@ void Server::Stop(milliseconds window, std::function<void()> last) {
     core_->acceptor.close(ignored);
     core_->accept_timer.cancel();
     core_->tick_timer.cancel();
-    for (auto& weak : core_->sessions) {
-      auto session = weak.lock();
-      if (session && !session->busy()) session->CloseNow();
-    }
+    core_->CloseAll({Stage::kNew, Stage::kIdle});
   });
   int64_t end_mono_ns = base::MonoNowNs() + nanoseconds(window).count();
   while (core_->session_count > 0 && base::MonoNowNs() < end_mono_ns) std::this_thread::sleep_for(milliseconds(5));
   Run([this, &last] {
-    last();
     core_->work.reset();
-    for (auto& weak : core_->sessions) {
-      if (auto session = weak.lock()) session->CloseNow();
-    }
+    core_->CloseAll({Stage::kNew, Stage::kIdle, Stage::kReading, Stage::kAnswering});
+    last();  // nothing is taken in any more
   });
   core_->thread.join();  // every operation is cancelled by now: run() ends by itself and no handler keeps a session
   core_->joined = true;

@@ -42,6 +42,9 @@ TEST(RunTime, TellsTheUnitsOfNumbersApart) {
   EXPECT_EQ(read("1796061665123", &whole_ms), kT0UnixNs + 123'000'000);
   EXPECT_TRUE(whole_ms);
   EXPECT_EQ(read("1796061665123456", nullptr), kT0UnixNs + 123'456'000);
+  whole_ms = false;
+  EXPECT_NEAR(static_cast<double>(read("1796061665123.5", &whole_ms) - kT0UnixNs), 123'500'000, 512);
+  EXPECT_FALSE(whole_ms) << "a clock that tells more";
   EXPECT_EQ(read("1796061665123456789", nullptr), kT0UnixNs + 123'456'789);
   EXPECT_EQ(read("\"1796061665123\"", nullptr), kT0UnixNs + 123'000'000);
   EXPECT_EQ(read("-5", nullptr), 0);
@@ -194,6 +197,18 @@ TEST_F(LangsmithTest, ARunWithoutEndIsGivenOutIncomplete) {
   EXPECT_FALSE(spans[0].complete);
   EXPECT_EQ(spans[0].end_unix_ns, 0);  // none is invented
   EXPECT_FALSE(spans[0].time_suspect);
+}
+
+TEST_F(LangsmithTest, ARunOfTwoHoursHasItsEnd) {
+  Send("POST", "/runs", Object(kRoot, kStart), 201);
+  std::vector<Span> spans;
+  now_mono_ns_ += 2 * 3600 * kSecondNs;
+  api_.TakeOpen(now_mono_ns_, &spans);
+  api_.Sweep(now_mono_ns_, &spans);
+  spans = Send("PATCH", std::string("/runs/") + kRoot, R"({"end_time":"2026-11-30T20:01:05Z"})", 200);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].end_unix_ns, kT0UnixNs + 2 * 3600 * kSecondNs);
+  EXPECT_EQ(loss_.NonZero().size(), 0u);
 }
 
 TEST_F(LangsmithTest, AnOpenRunIsGivenOutAndLaterReplacedByTheWhole) {

@@ -111,11 +111,12 @@ int64_t UnixNsFromJson(Json json, bool* whole_ms) {
   if (!json.get_double().get(fraction) && std::isfinite(fraction)) value = fraction;
   if (value <= 0) return 0;
   if (value < 1e11) return static_cast<int64_t>(value * 1e9);
+  bool whole = static_cast<double>(integer) == value;
   if (value < 1e14) {
-    if (whole_ms) *whole_ms = true;
-    return integer * 1'000'000;
+    if (whole && whole_ms) *whole_ms = true;
+    return whole ? integer * 1'000'000 : std::llround(value * 1e6);
   }
-  if (value < 1e17) return integer * 1000;
+  if (value < 1e17) return whole ? integer * 1000 : std::llround(value * 1e3);
   return value < 9.2e18 ? integer : 0;
 }
 
