@@ -17,4 +17,6 @@ std::string DurationText(double ns) {
   return fmt::format("{:.0f} ns", ns);
 }
 
+std::string PercentText(double share) { return fmt::format("{:.0f} %", std::round(share * 100) + 0.0); }
+
 }  // namespace tailspan::base

@@ -8,4 +8,7 @@ namespace tailspan::base {
 // "40 us", "1.5 ms", "812 ms", "1.24 s", "12.0 s".
 std::string DurationText(double ns);
 
+// A share as a whole percentage: "61 %", never "-0 %".
+std::string PercentText(double share);
+
 }  // namespace tailspan::base
