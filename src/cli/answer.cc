@@ -59,6 +59,10 @@ Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   }
   out.from_unix_ns = out.info.start_unix_ns;
   out.to_unix_ns = out.info.end_unix_ns;
+  if (out.to_unix_ns == 0) {  // it was cut off: the last time that its recorder looked at the clocks
+    out.to_unix_ns = out.from_unix_ns;
+    for (const base::ClockPair& pair : batch->clock_pairs) out.to_unix_ns = std::max(out.to_unix_ns, pair.unix_ns);
+  }
   if (writable) {
     base::Status put = store.PutLedgers(out.ledgers);
     if (put.ok()) put = store.Flush();
