@@ -227,8 +227,7 @@ TEST(Explain, APartysNameMayHoldBraces) {
 
 TEST(Explain, WhoIsNotKnownIsSaidInWords) {
   const model::Explanation file = Explain(WithFault(Cause::kPageFault, BlameKind::kNone, ""), {}).value();
-  EXPECT_NE(file.verdict_reason.find("reads pages of an unidentified file back from disk"), std::string::npos)
-      << file.verdict_reason;
+  EXPECT_TRUE(Says(file.findings[0].evidence_for, "reads pages of an unidentified file back from disk"));
   EXPECT_EQ(file.findings[0].fix.find("no one"), std::string::npos) << file.findings[0].fix;
   const model::Explanation child = Explain(WithFault(Cause::kChildProcess, BlameKind::kProcess, "pandoc"), {}).value();
   EXPECT_NE(child.verdict_reason.find("waits for a child, process pandoc"), std::string::npos) << child.verdict_reason;
@@ -275,7 +274,6 @@ TEST(Explain, AListedLinesGroupIsItsOwn) {
     EXPECT_NEAR(f.excess_ns, 20 * kMs, 1 * kMs);
     EXPECT_NEAR(f.group_excess_ns, 0, 1 * kMs);
     EXPECT_NEAR(f.group_share_of_excess, 0, 0.01);
-    EXPECT_GT(f.other_requests_hit, 0.9) << "all requests read it";
     EXPECT_NEAR(f.what_if_tail_ns, e.tail_ns, 1 * kMs);
   }
   EXPECT_TRUE(found);

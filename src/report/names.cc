@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/json_writer.h"
+#include "base/text.h"
 
 namespace tailspan::report {
 namespace {
@@ -49,20 +49,8 @@ std::string ReproduceCommand(const model::Explanation& explanation, const model:
                      finding.names_root ? "/" + model::ToHex(finding.first_exemplar_root) : "");
 }
 
-std::string CleanText(const std::string& raw) {
-  std::string text = base::ToUtf8(raw);
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7F) text[i] = ' ';
-    // U+0080 to U+009F: terminals take them for control codes as well.
-    const bool is_c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (is_c1) text.replace(i, 2, " ");
-  }
-  return text;
-}
-
 std::string FitText(const std::string& raw, size_t width, bool pad) {
-  const std::string text = CleanText(raw);
+  const std::string text = base::CleanText(raw);
   const size_t have = WidthOf(text);
   if (have <= width) return pad ? text + std::string(width - have, ' ') : text;
   std::string out;
@@ -75,7 +63,7 @@ std::string FitText(const std::string& raw, size_t width, bool pad) {
 }
 
 std::string WrapText(const std::string& first, const std::string& raw, size_t width) {
-  const std::string text = CleanText(raw);
+  const std::string text = base::CleanText(raw);
   const std::string indent(WidthOf(first), ' ');
   std::string out = first;
   size_t columns = indent.size();

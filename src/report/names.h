@@ -9,8 +9,6 @@ namespace tailspan::report {
 
 const char* VerdictName(model::Verdict verdict);
 
-// Valid UTF-8 without control characters: names come from programs that are watched, and go to a terminal.
-std::string CleanText(const std::string& raw);
 // The command that shows the finding's first exemplar, to be pasted into a shell; empty when there is none.
 std::string ReproduceCommand(const model::Explanation& explanation, const model::Finding& finding);
 

@@ -166,7 +166,7 @@ class TextReport {
                           DurationText(f.what_if_ci95_ns.low), DurationText(f.what_if_ci95_ns.high)));
     }
     const std::string look = ReproduceCommand(e_, f);
-    if (!look.empty()) Line("   look     " + CleanText(look));
+    if (!look.empty()) Line("   look     " + base::CleanText(look));
     Line("");
   }
 

@@ -158,17 +158,22 @@ void Tree(const TraceLedger& ledger, const TextStyle& style, std::string* out) {
 void Pieces(const TraceLedger& ledger, const TextStyle& style, std::string* out) {
   const std::vector<LedgerPiece> pieces = Merged(ledger);
   double shortest_shown = 0;
+  size_t shortest_left = pieces.size();  // of those of that very length
   if (pieces.size() > kPiecesShownMax) {
     std::vector<double> lengths;
     for (const LedgerPiece& piece : pieces) lengths.push_back(LengthOf(piece));
     std::nth_element(lengths.begin(), lengths.begin() + kPiecesShownMax - 1, lengths.end(), std::greater<>());
     shortest_shown = lengths[kPiecesShownMax - 1];
+    const auto longer = std::count_if(lengths.begin(), lengths.end(), [&](double ns) { return ns > shortest_shown; });
+    shortest_left = kPiecesShownMax - static_cast<size_t>(longer);
   }
   *out += "\n        at      took  cause          span\n";
   double hidden_ns = 0;
   size_t hidden = 0;
   for (const LedgerPiece& piece : pieces) {
-    if (LengthOf(piece) < shortest_shown) {
+    const bool shows = LengthOf(piece) > shortest_shown || (LengthOf(piece) == shortest_shown && shortest_left > 0);
+    if (LengthOf(piece) == shortest_shown && shortest_left > 0) --shortest_left;
+    if (!shows) {
       hidden_ns += LengthOf(piece);
       ++hidden;
       continue;
