@@ -303,10 +303,10 @@ TEST(Trace, ManyPiecesOfDeepSpans) {
     }
     const auto start = std::chrono::steady_clock::now();
     const std::string text = RenderTraceText(ledger);
-    const auto took = std::chrono::steady_clock::now() - start;
+    const auto elapsed = std::chrono::steady_clock::now() - start;
     EXPECT_NE(text.find("another span"), std::string::npos);
     EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 200) << "pieces of one length are not all shown";
-    return took;
+    return elapsed;
   };
   EXPECT_LT(took(64), 10 * took(2) + std::chrono::milliseconds(200));
 }
