@@ -75,6 +75,29 @@ void PickListed(std::vector<Column> all, size_t limit, std::vector<Column>* out)
   }
 }
 
+// Lists with each group its largest line, and with each line its group: many small lines can be one large group (a span
+// name that holds an id is another line for each request), and a line that shrinks can make a group smaller than its
+// largest line.
+void ListTogether(const Population& population, const std::vector<Column>& lines, const std::vector<Column>& groups,
+                  Attribution* answer) {
+  const auto size = [](const Column& c) { return std::max(c.share_of_excess, c.share_of_shortfall); };
+  std::vector<bool> has_line(groups.size()), is_listed(groups.size());
+  for (const Column& group : answer->groups) is_listed[group.id] = true;
+  for (const Column& line : answer->lines) {
+    const uint32_t group = population.components[line.id].group;
+    has_line[group] = true;
+    if (is_listed[group]) continue;
+    is_listed[group] = true;
+    answer->groups.push_back(groups[group]);
+  }
+  for (const Column& group : answer->groups) {
+    if (has_line[group.id]) continue;
+    const std::vector<uint32_t>& members = population.groups[group.id].components;
+    answer->lines.push_back(lines[*std::max_element(
+        members.begin(), members.end(), [&](uint32_t a, uint32_t b) { return size(lines[a]) < size(lines[b]); })]);
+  }
+}
+
 void Bootstrap(const Population& population, const Reference& reference, uint64_t seed, Attribution* answer) {
   const Columns columns(population, *answer);
   const size_t n = population.size(), width = columns.width();
@@ -167,8 +190,9 @@ Attribution Attribute(const Population& population, double quantile, const Refer
     group.shortfall_ns += shortfall[c];
   }
   for (Column& group : groups) SetShares(answer, &group);
-  PickListed(std::move(lines), kLinesMax, &answer.lines);
-  PickListed(std::move(groups), kGroupsMax, &answer.groups);
+  PickListed(lines, kLinesMax, &answer.lines);
+  PickListed(groups, kGroupsMax, &answer.groups);
+  ListTogether(population, lines, groups, &answer);
 
   // The rest is what is left, so that the listed lines and the rest add up whatever rounding did. With a fixed
   // reference it also holds the reference's components that do not occur here.

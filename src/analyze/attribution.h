@@ -18,7 +18,7 @@ namespace tailspan::analyze {
 
 inline constexpr double kTypicalQuantile = 0.5;
 inline constexpr double kListedShareMin = 0.01;  // smaller lines are summed up as `rest`
-inline constexpr size_t kLinesMax = 48;          // lines and groups that get intervals: the largest ones
+inline constexpr size_t kLinesMax = 48;          // the largest ones, then those that their groups need and vice versa
 inline constexpr size_t kGroupsMax = 32;
 
 // What the tail is compared with, when it is not this population's own typical request.
@@ -43,8 +43,8 @@ struct Attribution {
   stats::QuantileAt tail_at;
   double typical_ns = 0, tail_ns = 0, shortfall_ns = 0;
   stats::Interval tail_ci_ns;
-  std::vector<Column> lines;   // listed components, by falling share
-  std::vector<Column> groups;  // by falling share
+  std::vector<Column> lines;   // listed components; of each listed group at least the largest one
+  std::vector<Column> groups;  // all that a listed component is of
   Column rest;                 // all components that are not listed
   std::vector<stats::Weighted> typical_fit, tail_fit, shortfall_fit;
   stats::Dependence dependence;

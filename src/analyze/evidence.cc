@@ -13,6 +13,7 @@ namespace tailspan::analyze {
 namespace {
 
 using base::DurationText;
+using base::PercentText;
 
 constexpr double kConfidentMin = 0.8;  // below: how the blame is known speaks against it
 constexpr double kSummedNote = 0.1;    // of the line's time
@@ -25,19 +26,13 @@ std::string Largest(const std::map<std::string, double>& by_ns) {
   return at == by_ns.end() ? "" : at->first;
 }
 
-void Replace(std::string* text, const std::string& party) {
-  for (size_t at; (at = text->find("{}")) != std::string::npos;) text->replace(at, 2, party);
-}
-
-std::string Percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const OrdinaryContention& contention,
                  const model::Explanation& e, const std::string& wait, model::Finding* f) {
   f->evidence_for.push_back(fmt::format("`{}` {}: {} of the P{:g} request against {} of the typical one", f->span, wait,
                                         DurationText(f->tail_ns), e.quantile * 100, DurationText(f->typical_ns)));
   f->evidence_for.push_back(fmt::format("large in {} of the {} requests beyond P{:g}, in {} of the others",
                                         judgement.hit, e.requests_beyond, e.quantile * 100,
-                                        Percent(judgement.others_hit)));
+                                        PercentText(judgement.others_hit)));
   if (!f->blame.how.empty()) {
     f->evidence_for.push_back(fmt::format("blame known by: {} (confidence {:.2f})", f->blame.how, f->blame.confidence));
   }
@@ -49,7 +44,7 @@ void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const Ordi
   if (const std::string most = Largest(facts.evidence_ns); !most.empty()) {
     const double share = facts.evidence_ns.at(most) / facts.ns;
     if (share >= kEvidenceNote) {
-      f->evidence_for.push_back(fmt::format("in {} of it, meanwhile: {}", Percent(share), most));
+      f->evidence_for.push_back(fmt::format("in {} of it, meanwhile: {}", PercentText(share), most));
     }
   }
   if (model::IsContention(f->cause) && contention.known() && !judgement.ordinary) {
@@ -63,8 +58,8 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
   auto& against = f->evidence_against;
   if (judgement.uncertain) {
     against.push_back(fmt::format("its share may be as low as {} (rule: {})",
-                                  Percent(std::max(f->group_share_ci95.low, f->group_shortfall_ci95.low)),
-                                  Percent(kShareMin)));
+                                  PercentText(std::max(f->group_share_ci95.low, f->group_shortfall_ci95.low)),
+                                  PercentText(kShareMin)));
   }
   if (judgement.small) {
     against.push_back(fmt::format("its excess of {} is below {}", DurationText(f->group_excess_ns),
@@ -98,14 +93,14 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
   }
   if (facts.ns > 0 && facts.summed_ns > kSummedNote * facts.ns) {
     against.push_back(
-        fmt::format("{} of it is known only as sums over small windows", Percent(facts.summed_ns / facts.ns)));
+        fmt::format("{} of it is known only as sums over small windows", PercentText(facts.summed_ns / facts.ns)));
   }
   for (const auto& [join, ns] : facts.join_ns) {
     if (join == model::Join::kNone || model::JoinConfidence(join) >= kConfidentMin || ns <= kJoinNote * facts.ns) {
       continue;
     }
     against.push_back(fmt::format("{} of it was joined to its span without thread context, by {} (confidence {:.2f})",
-                                  Percent(ns / facts.ns), model::JoinName(join), model::JoinConfidence(join)));
+                                  PercentText(ns / facts.ns), model::JoinName(join), model::JoinConfidence(join)));
   }
 }
 
@@ -191,18 +186,18 @@ void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const Ord
 
   auto requests = facts.requests;
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (size_t i = 0; i < std::min(kExemplarsMax, requests.size()); ++i) {
-    finding->exemplars.push_back(requests[i].second->trace_id);
+  auto& exemplars = finding->exemplars;
+  for (size_t i = 0; i < requests.size() && exemplars.size() < kExemplarsMax; ++i) {
+    const model::TraceId& id = requests[i].second->trace_id;
+    if (exemplars.empty()) finding->first_exemplar_root = requests[i].second->root_id;
+    if (std::find(exemplars.begin(), exemplars.end(), id) == exemplars.end()) exemplars.push_back(id);
   }
 
   const Pattern& pattern = PatternFor(finding->cause, finding->blame.kind);
-  const std::string party = model::BlameText(finding->blame);
-  std::string wait = pattern.wait, missing = pattern.missing;
+  const auto with_party = [&](const char* text) { return WithParty(text, finding->cause, finding->blame); };
+  const std::string wait = with_party(pattern.wait), missing = with_party(pattern.missing);
   finding->pattern = pattern.id;
-  finding->fix = pattern.fix;
-  Replace(&wait, party);
-  Replace(&missing, party);
-  Replace(&finding->fix, party);
+  finding->fix = with_party(pattern.fix);
   EvidenceFor(facts, judgement, contention, explanation, wait, finding);
   if (disk && !facts.disk_waits.empty()) {
     if (std::string text = disk->Describe(facts.disk_waits, finding->cause); !text.empty()) {

@@ -18,6 +18,8 @@
 namespace tailspan::analyze {
 namespace {
 
+using base::DurationText;
+using base::PercentText;
 using model::Explanation;
 using model::Finding;
 using model::TraceLedger;
@@ -25,6 +27,7 @@ using model::TraceLedger;
 constexpr int kCpusUnknown = 2;
 constexpr size_t kWhatIfMax = 3;       // groups that get a figure, faults first
 constexpr size_t kRequestsUsable = 5;  // below, not even an estimate is made
+constexpr size_t kOperationsTold = 5;  // to who asks for one that does not occur
 
 model::Range ToRange(const stats::Interval& interval) { return {interval.low, interval.high}; }
 
@@ -66,7 +69,9 @@ Reference MakeReference(const Population& population, const ExplainOptions& opti
   if (options.baseline) {
     baseline = BuildPopulation(*options.baseline, out->operation, false);
     if (baseline.size() < kRequestsUsable) {
-      out->notes.push_back("the baseline has no requests of this operation: compared with the typical request instead");
+      out->notes.push_back(
+          fmt::format("the baseline has {} requests of this operation: compared with the typical request instead",
+                      baseline.size()));
       return reference;
     }
     source = &baseline;
@@ -151,8 +156,7 @@ struct RankedGroup {
   std::vector<size_t> lines;  // into Attribution::lines, largest excess first
 };
 
-// Groups in the order of the answer: faults first, then by share. Lines whose group is not among the listed ones
-// cannot be: a group is at least as large as its largest line unless a negative line shrinks it; those come last.
+// Groups in the order of the answer: faults first, then by share. Every listed line's group is listed.
 std::vector<RankedGroup> RankGroups(const Population& population, const Attribution& answer,
                                     const OrdinaryContention& contention) {
   std::vector<RankedGroup> ranked;
@@ -162,15 +166,8 @@ std::vector<RankedGroup> RankGroups(const Population& population, const Attribut
     ranked.push_back({&column, JudgeGroup(population, answer, column, contention), {}});
   }
   for (size_t k = 0; k < answer.lines.size(); ++k) {
-    const uint32_t group = population.components[answer.lines[k].id].group;
-    auto at = by_group.find(group);
-    if (at == by_group.end()) {
-      at = by_group.emplace(group, ranked.size()).first;
-      ranked.push_back({&answer.lines[k], {}, {}});
-    }
-    ranked[at->second].lines.push_back(k);
+    ranked[by_group.at(population.components[answer.lines[k].id].group)].lines.push_back(k);
   }
-  std::erase_if(ranked, [](const RankedGroup& g) { return g.lines.empty(); });
   const auto size = [](const RankedGroup& g) {
     return std::max(g.column->share_of_excess, g.column->share_of_shortfall);
   };
@@ -226,15 +223,26 @@ void FillFindings(const Population& population, const Attribution& answer, const
   out->rest.share_of_shortfall = answer.rest.share_of_shortfall;
 }
 
+// A trace may be several requests: a caller's, or a connection's whose context leaked.
+void NameRoots(const std::vector<TraceLedger>& ledgers, std::vector<Finding>* findings) {
+  std::map<model::TraceId, int> requests;
+  for (const Finding& f : *findings) {
+    if (!f.exemplars.empty()) requests[f.exemplars.front()] = 0;
+  }
+  for (const TraceLedger& ledger : ledgers) {
+    if (const auto at = requests.find(ledger.trace_id); at != requests.end()) ++at->second;
+  }
+  for (Finding& f : *findings) f.names_root = !f.exemplars.empty() && requests[f.exemplars.front()] > 1;
+}
+
 std::string FaultReason(const Explanation& e, const Finding& f) {
-  std::string wait = PatternFor(f.cause, f.blame.kind).wait;
-  if (const size_t at = wait.find("{}"); at != std::string::npos) wait.replace(at, 2, model::BlameText(f.blame));
-  std::string text = fmt::format("{}: `{}` {}, {:.0f} % of what P{:g} has over the {} ({:.0f}-{:.0f} %)",
-                                 model::CauseName(f.cause), f.span, wait, f.group_share_of_excess * 100,
-                                 e.quantile * 100, e.reference == "typical" ? "typical request" : e.reference,
-                                 f.group_share_ci95.low * 100, f.group_share_ci95.high * 100);
+  const std::string wait = WithParty(PatternFor(f.cause, f.blame.kind).wait, f.cause, f.blame);
+  std::string text = fmt::format("{}: `{}` {}, {} of what P{:g} has over the {} ({} to {})", model::CauseName(f.cause),
+                                 f.span, wait, PercentText(f.group_share_of_excess), e.quantile * 100,
+                                 e.reference == "typical" ? "typical request" : e.reference,
+                                 PercentText(f.group_share_ci95.low), PercentText(f.group_share_ci95.high));
   if (f.group_share_of_shortfall > f.group_share_of_excess + 0.1) {
-    text += fmt::format(" and {:.0f} % of what lies beyond it", f.group_share_of_shortfall * 100);
+    text += fmt::format(" and {} of what lies beyond it", PercentText(f.group_share_of_shortfall));
   }
   return text;
 }
@@ -247,8 +255,9 @@ void Decide(Explanation* out) {
     out->verdict_reason = std::move(reason);
   };
   if (out->requests < static_cast<int64_t>(kRequestsMin)) {
-    return insufficient(
-        fmt::format("{} requests of {}; {} are needed for a verdict", out->requests, out->operation, kRequestsMin));
+    const std::string failed = out->errors > 0 ? fmt::format(" and {} that failed", out->errors) : "";
+    return insufficient(fmt::format("{} requests of {}{}; {} are needed for a verdict", out->requests, out->operation,
+                                    failed, kRequestsMin));
   }
   const double unexplained_max = faults ? kUnexplainedMax : kUnexplainedHealthyMax;
   if (out->unexplained_share > unexplained_max) {
@@ -264,14 +273,22 @@ void Decide(Explanation* out) {
   }
   for (const Finding& f : out->findings) {
     if (!f.is_suspect) continue;
-    return insufficient(
-        fmt::format("{} (`{}`, {}) is large, {:.0f} % of the excess, but rests on too few separate events: {:.0f} to "
-                    "{:.0f} %; record "
-                    "longer",
-                    model::CauseName(f.cause), f.span, model::BlameText(f.blame), f.group_share_of_excess * 100,
-                    f.group_share_ci95.low * 100, f.group_share_ci95.high * 100));
+    const bool at_quantile = f.group_share_of_excess >= f.group_share_of_shortfall;
+    const double share = at_quantile ? f.group_share_of_excess : f.group_share_of_shortfall;
+    const model::Range& range = at_quantile ? f.group_share_ci95 : f.group_shortfall_ci95;
+    return insufficient(fmt::format(
+        "{} (`{}`, {}) is large, {} of the excess {} P{:g}, but rests on too few separate events: {} to "
+        "{}; record longer",
+        model::CauseName(f.cause), f.span, model::BlameText(f.blame), PercentText(share), at_quantile ? "at" : "beyond",
+        out->quantile * 100, PercentText(range.low), PercentText(range.high)));
   }
   out->verdict = model::Verdict::kHealthy;
+  if (out->reference != "typical" && out->excess_ns <= 0) {
+    out->verdict_reason = fmt::format(
+        "P{:g} is {}, no more than {} {}", out->quantile * 100, DurationText(out->tail_ns),
+        out->reference == "slo" ? "the target of" : "the baseline's typical", DurationText(out->typical_ns));
+    return;
+  }
   out->verdict_reason = "no cause is both large and larger than chance and ordinary queueing explain";
   if (!out->findings.empty() && out->findings.front().grows_with_size) {
     out->verdict_reason += fmt::format("; `{}` grows with the request's own size", out->findings.front().span);
@@ -291,7 +308,7 @@ void AddNotes(const ExplainOptions& options, const Population& failed, const Att
   if (out->reference == "baseline") out->notes.push_back("the baseline's own uncertainty is not in the intervals");
   if (failed.size() > 0) {
     out->notes.push_back(fmt::format("{} failed or cancelled requests are not in these figures; their median took {}",
-                                     failed.size(), base::DurationText(failed.total_ns[(failed.size() - 1) / 2])));
+                                     failed.size(), DurationText(failed.total_ns[(failed.size() - 1) / 2])));
   }
   if (answer.dependence.block_length > 1) {
     out->notes.push_back(fmt::format("slow requests come together (p = {:.2g}): intervals from blocks of {} requests",
@@ -309,12 +326,17 @@ void AddNotes(const ExplainOptions& options, const Population& failed, const Att
 base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const ExplainOptions& options) {
   Explanation out;
   out.operations = SummariseOperations(ledgers);
-  if (out.operations.empty()) return base::Error{base::Code::kNotFound, "no requests in this recording"};
+  if (out.operations.empty()) return base::Error{base::Code::kNotFound, "no requests that have ended"};
   out.operation = options.operation.empty() ? out.operations.front().operation : options.operation;
   const Population population = BuildPopulation(ledgers, out.operation, false);
   const Population failed = BuildPopulation(ledgers, out.operation, true);
   if (population.size() == 0 && failed.size() == 0) {
-    return base::Error{base::Code::kNotFound, fmt::format("no operation \"{}\" in this recording", out.operation)};
+    std::string known;
+    for (size_t i = 0; i < std::min(kOperationsTold, out.operations.size()); ++i) {
+      known += fmt::format("{}\"{}\"", i ? ", " : "", out.operations[i].operation);
+    }
+    return base::Error{base::Code::kNotFound, fmt::format("no operation \"{}\" in this recording; of {}: {}",
+                                                          out.operation, out.operations.size(), known)};
   }
   if (options.quantile < 0 || options.quantile >= 1) {
     return base::Error{base::Code::kInvalidArgument, "the quantile must lie between 0 and 1"};
@@ -346,6 +368,7 @@ base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const
   out.replayed = contention.known();
   out.replay_contention_ns = contention.All().tail_ns;
   FillFindings(population, answer, contention, options, &out);
+  NameRoots(ledgers, &out.findings);
   Decide(&out);
   AddNotes(options, failed, answer, &out);
   return out;

@@ -76,6 +76,11 @@ void ExpectSums(const model::Explanation& e) {
   }
 }
 
+bool Says(const std::vector<std::string>& lines, const char* text) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const auto& line) { return line.find(text) != std::string::npos; });
+}
+
 TEST(Explain, NamesARarePauseAndItsSize) {
   const auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "index.faiss");
   const model::Explanation e = Explain(ledgers, {}).value();
@@ -184,19 +189,15 @@ TEST(Explain, TheDisksRequestsAndTheWayOfJoiningAreEvidence) {
   ExplainOptions options;
   options.disk = &disk;
   const model::Explanation e = Explain(ledgers, options).value();
-  const auto says = [](const std::vector<std::string>& lines, const char* text) {
-    return std::any_of(lines.begin(), lines.end(),
-                       [&](const auto& line) { return line.find(text) != std::string::npos; });
-  };
   const model::Finding& first = e.findings.at(0);
   EXPECT_TRUE(
-      says(first.evidence_for, "reads in these waits, median 50 ms from issue to completion, at the device for 10 %"));
+      Says(first.evidence_for, "reads in these waits, median 50 ms from issue to completion, at the device for 10 %"));
   EXPECT_TRUE(
-      says(first.evidence_against, "100 % of it was joined to its span without thread context, by only_open_span"));
-  EXPECT_FALSE(says(Explain(ledgers, {}).value().findings.at(0).evidence_for, "device 254:0"));
+      Says(first.evidence_against, "100 % of it was joined to its span without thread context, by only_open_span"));
+  EXPECT_FALSE(Says(Explain(ledgers, {}).value().findings.at(0).evidence_for, "device 254:0"));
   for (const model::Finding& f : e.findings) {
     if (f.cause == Cause::kNetRecv) {
-      EXPECT_FALSE(says(f.evidence_for, "device 254:0"));
+      EXPECT_FALSE(Says(f.evidence_for, "device 254:0"));
     }
   }
 }
@@ -215,6 +216,103 @@ TEST(Explain, PicksTheOperationWithTheLargestSummedExcess) {
   EXPECT_EQ(Explain(ledgers, Options(0, 0, "none")).error().code, base::Code::kNotFound);
   EXPECT_EQ(Explain({}, {}).error().code, base::Code::kNotFound);
   EXPECT_EQ(Explain(ledgers, Options(1)).error().code, base::Code::kInvalidArgument);
+}
+
+TEST(Explain, APartysNameMayHoldBraces) {
+  const model::Explanation e =
+      Explain(WithFault(Cause::kGil, BlameKind::kSpan, "chunk {} of {}"), Options(0, 2)).value();
+  EXPECT_NE(e.findings[0].fix.find("move `chunk {} of {}` out of this process"), std::string::npos);
+  EXPECT_NE(e.verdict_reason.find("held by `chunk {} of {}`"), std::string::npos) << e.verdict_reason;
+}
+
+TEST(Explain, WhoIsNotKnownIsSaidInWords) {
+  const model::Explanation file = Explain(WithFault(Cause::kPageFault, BlameKind::kNone, ""), {}).value();
+  EXPECT_TRUE(Says(file.findings[0].evidence_for, "reads pages of an unidentified file back from disk"));
+  EXPECT_EQ(file.findings[0].fix.find("no one"), std::string::npos) << file.findings[0].fix;
+  const model::Explanation child = Explain(WithFault(Cause::kChildProcess, BlameKind::kProcess, "pandoc"), {}).value();
+  EXPECT_NE(child.verdict_reason.find("waits for a child, process pandoc"), std::string::npos) << child.verdict_reason;
+}
+
+// A fault that is spread over so many spans that each is below what is listed: 200 shards of one index.
+TEST(Explain, ManySmallLinesOfOneGroupAreOneFault) {
+  std::vector<TraceLedger> ledgers;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    TraceLedger ledger = Start(i);
+    for (int shard = 0; shard < 200; ++shard) ledger.paths.push_back({"op", "read shard " + std::to_string(shard)});
+    Add(&ledger, 0, Cause::kOnCpu, 40 + static_cast<double>(i * 7 % 11) * 0.1);
+    for (uint32_t shard = 0; i % 25 == 3 && shard < 200; ++shard) {
+      Add(&ledger, 3 + shard, Cause::kPageFault, 2.5 + static_cast<double>(i % 7) * 0.01, BlameKind::kFile, "index");
+    }
+    Add(&ledger, 1, Cause::kNetRecv, 60 + static_cast<double>(i * 5 % 13) * 0.1, BlameKind::kPeer, "chroma");
+    ledgers.push_back(std::move(ledger));
+  }
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kFault) << e.verdict_reason;
+  ASSERT_FALSE(e.findings.empty());
+  EXPECT_EQ(e.findings[0].cause, Cause::kPageFault);
+  EXPECT_NEAR(e.findings[0].group_excess_ns, 505 * kMs, 10 * kMs);
+  EXPECT_NEAR(e.findings[0].excess_ns, 2.5 * kMs, 0.1 * kMs) << "the line's own";
+  ExpectSums(e);
+}
+
+// A line that grows beside one of its group that shrinks: the group's figures are the group's.
+TEST(Explain, AListedLinesGroupIsItsOwn) {
+  std::vector<TraceLedger> ledgers;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const bool slow = i % 25 == 3;
+    TraceLedger ledger = Start(i);
+    Add(&ledger, 0, Cause::kOnCpu, 40 + static_cast<double>(i * 7 % 11) * 0.1);
+    Add(&ledger, slow ? 1 : 2, Cause::kDiskRead, 20, BlameKind::kFile, "db");
+    if (slow) Add(&ledger, 1, Cause::kPageFault, 500 + static_cast<double>(i % 7), BlameKind::kFile, "index");
+    ledgers.push_back(std::move(ledger));
+  }
+  const model::Explanation e = Explain(ledgers, {}).value();
+  bool found = false;
+  for (const model::Finding& f : e.findings) {
+    if (f.cause != Cause::kDiskRead) continue;
+    found = true;
+    EXPECT_NEAR(f.excess_ns, 20 * kMs, 1 * kMs);
+    EXPECT_NEAR(f.group_excess_ns, 0, 1 * kMs);
+    EXPECT_NEAR(f.group_share_of_excess, 0, 0.01);
+    EXPECT_NEAR(f.what_if_tail_ns, e.tail_ns, 1 * kMs);
+  }
+  EXPECT_TRUE(found);
+  ExpectSums(e);
+}
+
+TEST(Explain, FailedRequestsAreSaidWhereNoneEndedWell) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f", 300);
+  for (TraceLedger& ledger : ledgers) ledger.failed = true;
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kInsufficient);
+  EXPECT_EQ(e.verdict_reason, "0 requests of op and 300 that failed; 200 are needed for a verdict");
+}
+
+TEST(Explain, ATargetThatIsMetIsSaid) {
+  ExplainOptions options;
+  options.slo_ms = 1000;
+  const model::Explanation e = Explain(WithFault(Cause::kPageFault, BlameKind::kFile, "f"), options).value();
+  EXPECT_EQ(e.verdict, model::Verdict::kHealthy);
+  EXPECT_NE(e.verdict_reason.find("no more than the target of 1.00 s"), std::string::npos) << e.verdict_reason;
+}
+
+TEST(Explain, ATraceOfSeveralRequestsIsNamedWithItsRoot) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  EXPECT_FALSE(Explain(ledgers, {}).value().findings.at(0).names_root);
+  for (TraceLedger& ledger : ledgers) ledger.trace_id = {1, 7};
+  const model::Explanation e = Explain(ledgers, {}).value();
+  const model::Finding& first = e.findings.at(0);
+  EXPECT_EQ(first.exemplars.size(), 1u) << "one trace is one exemplar";
+  EXPECT_TRUE(first.names_root);
+  const auto at = std::find_if(ledgers.begin(), ledgers.end(),
+                               [&](const TraceLedger& ledger) { return ledger.root_id == first.first_exemplar_root; });
+  ASSERT_NE(at, ledgers.end());
+  EXPECT_GT(at->duration_ns, 500'000'000);
+}
+
+TEST(Explain, AnUnknownOperationIsToldWhichThereAre) {
+  const auto answer = Explain(WithFault(Cause::kPageFault, BlameKind::kFile, "f"), Options(0, 0, "none"));
+  EXPECT_NE(answer.error().message.find("\"op\""), std::string::npos) << answer.error().message;
 }
 
 TEST(Explain, PartsSumOnRandomPopulationsAndTheAnswerIsTheSameTwice) {

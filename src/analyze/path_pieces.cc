@@ -341,8 +341,8 @@ Blame PathWalker::BlameSpan(SpanId span, int thread, const char* how, double con
   const Trace& trace = index_.traces[static_cast<size_t>(it->second.trace)];
   const model::Span& blamed = *trace.nodes[static_cast<size_t>(it->second.node)].span;
   bool same = it->second.trace == trace_index_;
-  std::string detail = fmt::format("thread {}, {}", thread >= 0 ? timeline_.thread(thread).key.tid : 0,
-                                   same ? "the same request" : "another request of " + trace.root().span->name);
+  std::string detail = thread >= 0 ? fmt::format("thread {}, ", timeline_.thread(thread).key.tid) : "";
+  detail += same ? "the same request" : "another request of " + trace.root().span->name;
   return {BlameKind::kSpan, blamed.name, std::move(detail), how, confidence, trace.id, span};
 }
 

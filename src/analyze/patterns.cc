@@ -65,7 +65,7 @@ constexpr Pattern kPatterns[] = {
      "look for retries and rate limits: client-side limiter, jitter, a retry budget",
      "the reason for the sleep (retry events, status 429)"},
     {Cause::kIpc, kAny, "ipc-wait", "waits for {} over a pipe or local socket", "look into {}", ""},
-    {Cause::kChildProcess, kAny, "child-process", "waits for the child process {}",
+    {Cause::kChildProcess, kAny, "child-process", "waits for a child, {}",
      "keep the process running instead of starting one a request", ""},
     {Cause::kIrqSteal, kAny, "stolen-cpu", "has its CPU taken by interrupts or the hypervisor",
      "another host or a dedicated CPU", "steal time of the host"},
@@ -74,7 +74,41 @@ constexpr Pattern kPatterns[] = {
      "tailspan doctor says which signals are off on this host", "the signals that are off or were lost"},
 };
 
+// In a sentence about this cause, a party that nothing names.
+const char* UnknownParty(Cause cause) {
+  switch (cause) {
+    case Cause::kPageFault:
+    case Cause::kDiskRead:
+    case Cause::kDiskWrite:
+      return "an unidentified file";
+    case Cause::kNetConnect:
+    case Cause::kDns:
+    case Cause::kNetSend:
+    case Cause::kNetRecv:
+    case Cause::kNetEdge:
+    case Cause::kRetransmit:
+      return "an unidentified peer";
+    case Cause::kIpc:
+    case Cause::kChildProcess:
+      return "an unidentified process";
+    case Cause::kGil:
+    case Cause::kLock:
+      return "unidentified code";
+    default:
+      return "unidentified work";
+  }
+}
+
 }  // namespace
+
+std::string WithParty(const char* text, model::Cause cause, const model::Blame& blame) {
+  const std::string party = blame.kind == BlameKind::kNone ? UnknownParty(cause) : model::BlameText(blame);
+  std::string out = text;
+  for (size_t at = out.find("{}"); at != std::string::npos; at = out.find("{}", at + party.size())) {
+    out.replace(at, 2, party);  // a party's own name may hold {} too
+  }
+  return out;
+}
 
 const Pattern& PatternFor(model::Cause cause, model::BlameKind blame) {
   for (const Pattern& pattern : kPatterns) {

@@ -2,6 +2,8 @@
 // settle it. Data only; the first row that matches is taken.
 #pragma once
 
+#include <string>
+
 #include "model/cause.h"
 #include "model/ledger.h"
 
@@ -17,5 +19,8 @@ struct Pattern {
 };
 
 const Pattern& PatternFor(model::Cause cause, model::BlameKind blame);
+
+// `text` of a pattern with every {} replaced by the blamed party; where no one is known, by what kind of party it is.
+std::string WithParty(const char* text, model::Cause cause, const model::Blame& blame);
 
 }  // namespace tailspan::analyze

@@ -111,6 +111,18 @@ TEST(Dependence, IndependentSeriesGetBlocksOfOneAndPersistentOnesLong) {
   EXPECT_LE(dependence.block_length, 250u);
 }
 
+TEST(Dependence, ManyEventsAreCountedToo) {
+  // A tenth of 10,000: about 999 pairs are expected by chance, a count whose lower tail begins at exp(-999).
+  std::vector<double> together(10'000), apart(10'000);
+  std::mt19937_64 rng(7);
+  for (size_t i = 0; i < together.size(); ++i) {
+    together[i] = i % 1000 < 100 ? 1 : 0;
+    apart[i] = rng() % 10 == 0 ? 1 : 0;
+  }
+  EXPECT_LT(ClusterPValue(together, kLagsTested), 1e-6);
+  EXPECT_GT(ClusterPValue(apart, kLagsTested), 1e-3);
+}
+
 TEST(BlockBootstrap, DrawsAsManyAsThereAre) {
   for (const size_t block : {1u, 7u, 50u}) {
     BlockBootstrap bootstrap(100, block, 9);

@@ -4,6 +4,7 @@
 #include "base/json_writer.h"
 #include "base/loss.h"
 #include "base/result.h"
+#include "base/text.h"
 
 namespace tailspan::base {
 namespace {
@@ -42,6 +43,19 @@ TEST(Loss, CatalogueIsNamedOnce) {
   LossCounters counters;
   counters.Add(Loss::kSpanRejected, 3);
   EXPECT_EQ(counters.NonZero().at("span_rejected"), 3u);
+}
+
+TEST(Text, SharesAndNamesForPeople) {
+  EXPECT_EQ(PercentText(0.614), "61 %");
+  EXPECT_EQ(PercentText(-0.004), "0 %");
+  EXPECT_EQ(PercentText(-0.25), "-25 %");
+  EXPECT_EQ(CleanText("gr\xc3\xb6\xc3\x9f"
+                      "e"),
+            "gr\xc3\xb6\xc3\x9f"
+            "e");
+  EXPECT_EQ(CleanText("a\x1b[2J\nb\xc2\x9b"
+                      "c\xff\x7f"),
+            "a [2J b c\xef\xbf\xbd ");
 }
 
 TEST(JsonWriter, EscapesAndReplacesBadUtf8) {

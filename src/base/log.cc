@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "base/text.h"
+
 namespace tailspan::base {
 namespace {
 
@@ -30,7 +32,7 @@ void SetLogLevel(LogLevel level) { g_level = level; }
 void LogLine(LogLevel level, const std::string& line) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
   // One write, so that lines of threads and of the recorded command do not mix.
-  std::string out = std::string("tailspan: ") + Prefix(level) + line + "\n";
+  std::string out = std::string("tailspan: ") + Prefix(level) + CleanText(line) + "\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, out.data(), out.size());
 }
 

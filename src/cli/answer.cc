@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "analyze/analyze.h"
 #include "analyze/cpu_book.h"
@@ -31,7 +32,9 @@ struct Loaded {
   int64_t from_unix_ns = 0, to_unix_ns = 0;
 };
 
-// Reads a recording and makes its ledgers. They are stored back where the file can be written, for other readers.
+// Reads a recording and makes its ledgers. They are stored back where the file can be written, for other readers. All
+// of it is read and the window is of the requests: one that began in it may end after it, and spans that began in it
+// may belong to a request that did not.
 Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   auto opened = store::duckdb::Open(file, store::duckdb::Access::kReadWrite);
   bool writable = opened.ok();
@@ -43,7 +46,7 @@ Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   auto info = store.ReadInfo();
   if (!info.ok()) return std::move(info).error().WithContext(file);
   out.info = std::move(*info);
-  auto batch = store.ReadBatch(window);
+  auto batch = store.ReadBatch({});
   if (!batch.ok()) return std::move(batch).error().WithContext(file);
   base::LossCounters loss;
   out.ledgers = analyze::BuildLedgers(*batch, {}, &loss);
@@ -56,26 +59,52 @@ Result<Loaded> Load(const std::string& file, const store::TimeWindow& window) {
   }
   out.from_unix_ns = out.info.start_unix_ns;
   out.to_unix_ns = out.info.end_unix_ns;
+  if (out.to_unix_ns == 0) {  // it was cut off: the last time that its recorder looked at the clocks
+    out.to_unix_ns = out.from_unix_ns;
+    for (const base::ClockPair& pair : batch->clock_pairs) out.to_unix_ns = std::max(out.to_unix_ns, pair.unix_ns);
+  }
   if (writable) {
     base::Status put = store.PutLedgers(out.ledgers);
     if (put.ok()) put = store.Flush();
     if (!put.ok()) base::LogWarning("the ledgers are not stored: {}", put.error().message);
   }
+  const auto outside = [&](const auto& request) {
+    return request.start_unix_ns < window.from_unix_ns || request.start_unix_ns >= window.to_unix_ns;
+  };
+  std::erase_if(out.ledgers, outside);
+  std::erase_if(out.unfinished, outside);
   return out;
 }
 
+// A trace has several requests where its caller made several, or where a connection's context leaked.
 Result<Answer> ExplainTrace(const AnswerOptions& options, const Loaded& loaded) {
-  auto id = model::TraceIdFromText(options.trace);
-  if (!id) return Error{Code::kInvalidArgument, options.trace + ": a trace id has 32 hex digits"};
+  const size_t slash = options.trace.find('/');
+  const auto id = model::TraceIdFromText(options.trace.substr(0, slash));
+  std::optional<model::SpanId> root;
+  if (slash != std::string::npos) root = model::SpanIdFromText(options.trace.substr(slash + 1));
+  if (!id || (slash != std::string::npos && !root)) {
+    return Error{Code::kInvalidArgument, options.trace + ": a trace id has 32 hex digits (a root in it: ID/ROOT, 16)"};
+  }
+  const model::TraceLedger* found = nullptr;
+  size_t requests = 0;
   for (const model::TraceLedger& ledger : loaded.ledgers) {
     if (ledger.trace_id != *id) continue;
-    if (options.format == "json") return Answer{report::RenderTraceJson(ledger) + "\n", false};
-    return Answer{report::RenderTraceText(ledger, {options.colour, 100}), false};
+    ++requests;
+    if (root && ledger.root_id != *root) continue;
+    if (!found || ledger.duration_ns > found->duration_ns) found = &ledger;
   }
-  for (const model::Span& root : loaded.unfinished) {
-    if (root.trace_id != *id) continue;
+  if (found) {
+    if (requests > 1 && !root) {
+      base::LogWarning("trace {} has {} requests; this is the longest, others by --trace TRACE/ROOT", options.trace,
+                       requests);
+    }
+    if (options.format == "json") return Answer{report::RenderTraceJson(*found) + "\n", false};
+    return Answer{report::RenderTraceText(*found, {options.colour, options.width}), false};
+  }
+  for (const model::Span& span : loaded.unfinished) {
+    if (span.trace_id != *id || (root && span.span_id != *root)) continue;
     return Error{Code::kNotFound, fmt::format("{}: trace {} has no ledger: its root `{}` began and its end never came",
-                                              options.file, options.trace, root.name)};
+                                              options.file, options.trace, span.name)};
   }
   return Error{Code::kNotFound, fmt::format("{}: no trace {} with a complete root", options.file, options.trace)};
 }
@@ -142,7 +171,7 @@ Result<Answer> Explain(const AnswerOptions& options) {
   explanation->manifest["tailspan"] = loaded->info.tailspan_version;
   bool insufficient = explanation->verdict == model::Verdict::kInsufficient;
   std::string text = options.format == "json" ? report::RenderJson(*explanation) + "\n"
-                                              : report::RenderText(*explanation, {options.colour, 100});
+                                              : report::RenderText(*explanation, {options.colour, options.width});
   return Answer{std::move(text), insufficient};
 }
 

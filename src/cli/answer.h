@@ -15,9 +15,10 @@ struct AnswerOptions {
   std::string baseline_file;  // "" none
   store::TimeWindow window;
   analyze::ExplainOptions explain;
-  std::string trace;  // hex id: one request's ledger instead
+  std::string trace;  // hex id, or with a root's "TRACE/ROOT": one request's ledger instead
   std::string format = "text";
   bool colour = false;
+  size_t width = 100;  // columns of text
 };
 
 struct Answer {

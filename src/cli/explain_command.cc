@@ -1,6 +1,8 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -9,27 +11,44 @@
 #include "base/log.h"
 #include "cli/answer.h"
 #include "cli/subcommand.h"
+#include "report/text.h"
 
 namespace tailspan::cli {
 namespace {
+
+constexpr int64_t kUnixSecondsMax = 9'000'000'000;  // as int64 ns; the year 2255
 
 // Unix seconds, or an ISO 8601 time in UTC ("2026-11-30T18:00:00Z").
 base::Result<int64_t> ParseTime(const std::string& text) {
   char* end = nullptr;
   double seconds = std::strtod(text.c_str(), &end);
-  if (end && *end == 0 && end != text.c_str()) return static_cast<int64_t>(seconds * 1e9);
+  const bool fits = std::abs(seconds) < static_cast<double>(kUnixSecondsMax);  // "nan" and "inf" do not
+  if (fits && *end == 0 && end != text.c_str()) return static_cast<int64_t>(seconds * 1e9);
   tm utc{};
   const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc);
   if (!rest || (*rest != 0 && std::string(rest) != "Z")) {
     return base::Error{base::Code::kInvalidArgument, text + ": give Unix seconds or 2026-11-30T18:00:00Z"};
   }
-  return int64_t{timegm(&utc)} * 1'000'000'000;
+  const int64_t whole_s = timegm(&utc);
+  if (std::abs(whole_s) >= kUnixSecondsMax) {
+    return base::Error{base::Code::kInvalidArgument, text + ": not a time that Unix ns can tell"};
+  }
+  return whole_s * 1'000'000'000;
+}
+
+// Of the terminal that the answer goes to, as far as the text can use it; 100 where it goes elsewhere.
+size_t TextWidth() {
+  winsize size{};
+  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
+  return std::clamp<size_t>(size.ws_col, report::kTextWidthMin, 160);
 }
 
 // "nan" reads as a number and lies outside no range.
 std::string IsNumber(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : std::string();
 }
+
+constexpr double kSloMaxMs = 1e9;
 
 class ExplainCommand : public Subcommand {
  public:
@@ -40,17 +59,20 @@ class ExplainCommand : public Subcommand {
     app->add_option("FILE", options_.file, "a recording made by tailspan run")->required();
     app->add_option("--operation", options_.explain.operation, "operation [the one with the largest summed excess]")
         ->type_name("NAME");
-    app->add_option("--trace", options_.trace, "one request's ledger instead")->type_name("ID");
+    app->add_option("--trace", options_.trace, "one request's ledger instead; ID/ROOT where a trace has several")
+        ->type_name("ID");
     app->add_option("--from", from_, "requests that began at or after this time, Unix s or ISO 8601 UTC")
         ->type_name("T");
     app->add_option("--to", to_, "requests that began before this time")->type_name("T");
     app->add_option("--quantile", options_.explain.quantile,
                     "the tail [the highest of .99 .95 .90 with 5 requests beyond]")
         ->type_name("Q")
-        ->check(CLI::Range(0.5, 0.9999));
+        ->check(CLI::Range(0.5, 0.9999))
+        ->check(IsNumber);
     auto* slo = app->add_option("--slo", options_.explain.slo_ms, "excess is what is beyond this target, ms")
                     ->type_name("MS")
                     ->check(CLI::PositiveNumber)
+                    ->check(CLI::Range(0.0, kSloMaxMs))
                     ->check(IsNumber);
     app->add_option("--baseline", options_.baseline_file, "excess is what is beyond this earlier recording")
         ->type_name("FILE")
@@ -68,6 +90,7 @@ class ExplainCommand : public Subcommand {
       }
       *to = *time;
     }
+    options_.width = TextWidth();
     options_.colour = isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR");
     auto answer = Explain(options_);
     if (!answer.ok()) {

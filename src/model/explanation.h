@@ -50,6 +50,8 @@ struct Finding {
   std::vector<std::string> evidence_for, evidence_against, missing;
   std::string pattern, fix, phase, function;
   std::vector<TraceId> exemplars;
+  SpanId first_exemplar_root = 0;  // of the first exemplar's request
+  bool names_root = false;         // its trace has other requests too: the id alone does not tell which is meant
   std::string reproduce;
 };
 

@@ -42,6 +42,11 @@ std::string BlameText(const Blame& blame) {
       return "a timer";
     case BlameKind::kSpan:
       return fmt::format("`{}`", blame.name);
+    case BlameKind::kThread:
+    case BlameKind::kPeer:
+      // "thread pool", "unknown peer": the kind is said already.
+      if (blame.name.find(BlameKindName(blame.kind)) != std::string::npos) return blame.name;
+      [[fallthrough]];
     default:
       return fmt::format("{} {}", BlameKindName(blame.kind), blame.name);
   }

@@ -36,6 +36,20 @@ TEST(SocketAddress, Text) {
   EXPECT_EQ(ToText(a), "10.0.0.2:8000");
 }
 
+TEST(Blame, TextSaysTheKindOnce) {
+  const auto text = [](BlameKind kind, const char* name) {
+    Blame blame;
+    blame.kind = kind;
+    blame.name = name;
+    return BlameText(blame);
+  };
+  EXPECT_EQ(text(BlameKind::kThread, "thread pool"), "thread pool");
+  EXPECT_EQ(text(BlameKind::kThread, "worker"), "thread worker");
+  EXPECT_EQ(text(BlameKind::kPeer, "unknown peer"), "unknown peer");
+  EXPECT_EQ(text(BlameKind::kPeer, "10.0.0.2:8000"), "peer 10.0.0.2:8000");
+  EXPECT_EQ(text(BlameKind::kFile, "profile"), "file profile");
+}
+
 TEST(Ledger, LawFindsGapOverlapAndEnd) {
   TraceLedger ledger;
   ledger.duration_ns = 10;

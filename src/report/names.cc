@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/json_writer.h"
+#include "base/text.h"
 
 namespace tailspan::report {
 namespace {
@@ -15,6 +15,17 @@ size_t WidthOf(const std::string& text) {
   size_t width = 0;
   for (const char c : text) width += StartsCharacter(c);
   return width;
+}
+
+// One word of a shell's command line, and no option.
+std::string ForShell(const std::string& word) {
+  const bool plain =
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+=@%") ==
+      std::string::npos;
+  std::string out = word.front() == '-' ? "./" + word : word;
+  if (plain) return out;
+  for (size_t at = 0; (at = out.find('\'', at)) != std::string::npos; at += 4) out.replace(at, 1, "'\\''");
+  return "'" + out + "'";
 }
 
 }  // namespace
@@ -33,15 +44,13 @@ const char* VerdictName(model::Verdict verdict) {
 
 std::string ReproduceCommand(const model::Explanation& explanation, const model::Finding& finding) {
   if (!finding.reproduce.empty() || finding.exemplars.empty()) return finding.reproduce;
-  return fmt::format("tailspan explain {} --trace {}", explanation.file.empty() ? "FILE" : explanation.file,
-                     model::ToHex(finding.exemplars.front()));
+  return fmt::format("tailspan explain {} --trace {}{}", explanation.file.empty() ? "FILE" : ForShell(explanation.file),
+                     model::ToHex(finding.exemplars.front()),
+                     finding.names_root ? "/" + model::ToHex(finding.first_exemplar_root) : "");
 }
 
 std::string FitText(const std::string& raw, size_t width, bool pad) {
-  std::string text = base::ToUtf8(raw);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';  // no control codes from span names to a terminal
-  }
+  const std::string text = base::CleanText(raw);
   const size_t have = WidthOf(text);
   if (have <= width) return pad ? text + std::string(width - have, ' ') : text;
   std::string out;
@@ -53,7 +62,8 @@ std::string FitText(const std::string& raw, size_t width, bool pad) {
   return out + "…";
 }
 
-std::string WrapText(const std::string& first, const std::string& text, size_t width) {
+std::string WrapText(const std::string& first, const std::string& raw, size_t width) {
+  const std::string text = base::CleanText(raw);
   const std::string indent(WidthOf(first), ' ');
   std::string out = first;
   size_t columns = indent.size();

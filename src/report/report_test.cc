@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
 
+#include "base/json_writer.h"
 #include "report/json.h"
 #include "report/names.h"
 #include "report/rounding.h"
@@ -113,13 +116,67 @@ TEST(Text, AnswersFirst) {
 
 TEST(Text, NoLineIsWiderThanAsked) {
   model::Explanation e = Example();
+  e.file = "r";
+  e.operation = std::string(70, 'o');
+  e.findings[0].group_lines = 4;
+  e.findings[0].span = "SELECT id, text FROM documents WHERE collection = $1 AND version = $2 ORDER BY score LIMIT 20";
   e.findings[1].span = std::string(300, 'x');
-  const std::string text = RenderText(e);
-  size_t columns = 0;
-  for (const char c : text) {
-    columns = c == '\n' ? 0 : columns + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
-    ASSERT_LE(columns, 100u) << text;
+  for (const size_t width : {kTextWidthMin, size_t{100}, size_t{160}}) {
+    const std::string text = RenderText(e, {.colour = false, .width = width});
+    size_t columns = 0;
+    for (const char c : text) {
+      columns = c == '\n' ? 0 : columns + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
+      ASSERT_LE(columns, width) << text;
+    }
   }
+}
+
+TEST(Text, NoControlCodeOfAWatchedProgramReachesTheTerminal) {
+  const std::string evil =
+      "a\x1b[31m\nb\xff\x9b\xc2\x9b"
+      "c\td";
+  model::Explanation e = Example();
+  e.operation = e.verdict_reason = evil;
+  for (model::Finding& f : e.findings) {
+    f.span = f.blame.name = f.blame.detail = f.fix = evil;
+    f.span_path = {evil, evil};
+    f.group_lines = 2;
+    f.evidence_for = f.evidence_against = f.missing = {evil};
+  }
+  e.notes = {evil};
+  e.operations = {{evil, 1, 0}, {evil, 2, 0}};
+  const std::string text = RenderText(e);
+  EXPECT_EQ(base::ToUtf8(text), text);
+  for (const char c : text) ASSERT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n') << text;
+  EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos) << "an 8-bit escape";
+  size_t lines_of_it = 0;
+  for (size_t at = 0; (at = text.find("\nb", at)) != std::string::npos; ++at) ++lines_of_it;
+  EXPECT_EQ(lines_of_it, 0u) << "no line of the answer is the program's own";
+}
+
+TEST(Text, SharesThatSayNothing) {
+  model::Explanation e = Example();
+  e.findings[1].share_of_excess = -0.002;
+  EXPECT_EQ(RenderText(e).find("-0 %"), std::string::npos);
+  e.reference = "slo";  // a target that is met: nothing is shared out
+  e.typical_ns = 1e9;
+  e.excess_ns = e.tail_ns - e.typical_ns;
+  for (model::Finding& f : e.findings) f.share_of_excess = 0;
+  e.rest.share_of_excess = 0;
+  const std::string text = RenderText(e);
+  EXPECT_EQ(text.find("100 %"), std::string::npos) << text;
+}
+
+TEST(Names, TheCommandCanBePasted) {
+  model::Explanation e = Example();
+  model::Finding f = e.findings[0];
+  e.file = "it's mine.duckdb";
+  EXPECT_EQ(ReproduceCommand(e, f), "tailspan explain 'it'\\''s mine.duckdb' --trace 00000000000000010000000000000002");
+  e.file = "-r.duckdb";
+  f.names_root = true;
+  f.first_exemplar_root = 255;
+  EXPECT_EQ(ReproduceCommand(e, f),
+            "tailspan explain ./-r.duckdb --trace 00000000000000010000000000000002/00000000000000ff");
 }
 
 TEST(Text, WithoutRequestsOnlyTheVerdict) {
@@ -213,6 +270,45 @@ TEST(Trace, TextShowsTreeAndLanes) {
       << text;
   EXPECT_NE(text.find("retrieve <- `chunk`"), std::string::npos);
   EXPECT_NE(text.find("60 ms     30 ms~ net_recv"), std::string::npos) << text;
+}
+
+TEST(Trace, ChildrenStandBelowTheirParent) {
+  model::TraceLedger ledger = TraceExample();
+  ledger.paths = {{"root"}, {"root", "a"}, {"root", "b"}, {"root", "a", "late"}};
+  for (size_t i = 0; i < 4; ++i) ledger.pieces[i].path = static_cast<uint32_t>(i);
+  const std::string text = RenderTraceText(ledger);
+  const std::string tree = text.substr(text.find("Spans on"), text.find("at      took") - text.find("Spans on"));
+  const size_t a = tree.find("    a "), late = tree.find("      late"), b = tree.find("    b ");
+  EXPECT_LT(tree.find("  root"), a) << text;
+  EXPECT_LT(a, late) << text;
+  EXPECT_LT(late, b) << text;
+  ASSERT_NE(b, std::string::npos) << text;
+}
+
+// The tree costs each path once: pieces of deep spans take no longer than others.
+TEST(Trace, ManyPiecesOfDeepSpans) {
+  const auto took = [](size_t depth) {
+    model::TraceLedger ledger = TraceExample();
+    ledger.paths.assign(2, std::vector<std::string>(depth, "a span whose name is not so short"));
+    ledger.paths[1].back() = "another span whose name is as long";
+    ledger.duration_ns = 100'000;
+    ledger.pieces.clear();
+    for (int64_t i = 0; i < ledger.duration_ns; ++i) {
+      model::LedgerPiece piece;
+      piece.start_ns = i;
+      piece.end_ns = i + 1;
+      piece.path = static_cast<uint32_t>(i % 2);
+      piece.cause = model::Cause::kOnCpu;
+      ledger.pieces.push_back(piece);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const std::string text = RenderTraceText(ledger);
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    EXPECT_NE(text.find("another span"), std::string::npos);
+    EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 200) << "pieces of one length are not all shown";
+    return elapsed;
+  };
+  EXPECT_LT(took(64), 10 * took(2) + std::chrono::milliseconds(200));
 }
 
 }  // namespace

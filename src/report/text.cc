@@ -13,6 +13,7 @@ namespace tailspan::report {
 namespace {
 
 using base::DurationText;
+using base::PercentText;
 using model::Explanation;
 using model::Finding;
 
@@ -26,8 +27,6 @@ constexpr const char* kRed = "\x1b[1;31m";
 constexpr const char* kGreen = "\x1b[1;32m";
 constexpr const char* kYellow = "\x1b[1;33m";
 constexpr const char* kDim = "\x1b[2m";
-
-std::string Percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 
 class TextReport {
  public:
@@ -56,7 +55,7 @@ class TextReport {
     std::string word = "NOT ENOUGH DATA";
     if (e_.verdict == model::Verdict::kFault) colour = kRed, word = "FAULT";
     if (e_.verdict == model::Verdict::kHealthy) colour = kGreen, word = "HEALTHY";
-    std::string head = FitText(e_.operation, 40, false);
+    std::string head = FitText(e_.operation, style_.width < 100 ? 24 : 40, false);
     if (e_.tail_ns > 0) {
       head += fmt::format(": {} is {}, {} {}", Tail(), DurationText(e_.tail_ns),
                           e_.reference == "typical" ? "typical" : e_.reference, DurationText(e_.typical_ns));
@@ -77,9 +76,10 @@ class TextReport {
 
   // Columns: mark, cause, span <- blame, typical, tail, excess, share, bar.
   void Ledger() {
-    const size_t bar_columns = 16, names = style_.width - kColumnsOfNumbers - bar_columns - 2;
-    Line(Paint(kDim, FitText(fmt::format("  From the {} request to {}",
-                                         e_.reference == "typical" ? "typical" : e_.reference, Tail()),
+    const size_t bar_columns = style_.width < 100 ? 0 : 16;  // names before bars
+    const size_t names = style_.width - kColumnsOfNumbers - (bar_columns ? bar_columns + 2 : 0);
+    Line(Paint(kDim, FitText(fmt::format("  From the {} to {}",
+                                         e_.reference == "typical" ? "typical request" : e_.reference, Tail()),
                              names, true) +
                          fmt::format("{:>10}{:>10}{:>11}{:>8}", e_.reference, Tail(), "more", "share")));
     Finding others = e_.rest;
@@ -105,11 +105,11 @@ class TextReport {
     sum.typical_ns = e_.typical_ns;
     sum.tail_ns = e_.tail_ns;
     sum.excess_ns = e_.excess_ns;
-    sum.share_of_excess = 1;
+    sum.share_of_excess = e_.excess_ns > 0 ? 1 : 0;
     LedgerLine("  sum", sum, names, 0, kBold);
-    Line(fmt::format("  {} requests, {} errors; {} beyond {} (95 %: {} to {}), on average {}", e_.requests, e_.errors,
-                     e_.requests_beyond, Tail(), DurationText(e_.tail_ci95_ns.low), DurationText(e_.tail_ci95_ns.high),
-                     DurationText(e_.shortfall_ns)));
+    Wrapped("  ", fmt::format("{} requests, {} errors; {} beyond {} (95 %: {} to {}), on average {}", e_.requests,
+                              e_.errors, e_.requests_beyond, Tail(), DurationText(e_.tail_ci95_ns.low),
+                              DurationText(e_.tail_ci95_ns.high), DurationText(e_.shortfall_ns)));
     Line("");
   }
 
@@ -126,7 +126,7 @@ class TextReport {
   void LedgerLine(const std::string& name, const Finding& f, size_t names, size_t bar_columns, const char* colour) {
     std::string line = FitText(name, names, true);
     line += fmt::format("{:>10}{:>10}{:>11}{:>8}", DurationText(f.typical_ns), DurationText(f.tail_ns),
-                        (f.excess_ns < 0 ? "" : "+") + DurationText(f.excess_ns), Percent(f.share_of_excess));
+                        (f.excess_ns < 0 ? "" : "+") + DurationText(f.excess_ns), PercentText(f.share_of_excess));
     const auto filled =
         static_cast<size_t>(std::lround(std::clamp(f.share_of_excess, 0.0, 1.0) * static_cast<double>(bar_columns)));
     line += "  ";
@@ -147,10 +147,14 @@ class TextReport {
   }
 
   void Detail(const Finding& f) {
-    Line(Paint(kBold, fmt::format("#{} {} ({})", f.rank, f.pattern, model::CauseName(f.cause))) +
-         fmt::format("  {} of {}, {} of what lies beyond{}", Percent(f.group_share_of_excess), Tail(),
-                     Percent(f.group_share_of_shortfall),
-                     f.group_lines > 1 ? fmt::format("; {} spans, most in `{}`", f.group_lines, f.span) : ""));
+    const std::string head = fmt::format("#{} {} ({})", f.rank, f.pattern, model::CauseName(f.cause));
+    const std::string spans = f.group_lines > 1 ? fmt::format("; {} spans, most in `{}`", f.group_lines, f.span) : "";
+    const std::string text =
+        WrapText(head + "  ",
+                 fmt::format("{} of the excess at {}, {} beyond it{}", PercentText(f.group_share_of_excess), Tail(),
+                             PercentText(f.group_share_of_shortfall), spans),
+                 style_.width);
+    Line(Paint(kBold, head) + text.substr(head.size()));
     if (!f.span_path.empty()) Wrapped("   where    ", Join(f.span_path));
     if (!f.blame.detail.empty()) Wrapped("   who      ", model::BlameText(f.blame) + ": " + f.blame.detail);
     for (const auto& text : f.evidence_for) Wrapped("   for      ", text);
@@ -162,7 +166,7 @@ class TextReport {
                           DurationText(f.what_if_ci95_ns.low), DurationText(f.what_if_ci95_ns.high)));
     }
     const std::string look = ReproduceCommand(e_, f);
-    if (!look.empty()) Line("   look     " + look);
+    if (!look.empty()) Line("   look     " + base::CleanText(look));
     Line("");
   }
 
@@ -174,11 +178,11 @@ class TextReport {
 
   void Limits() {
     if (e_.tail_ns > 0) {
-      Line(
-          fmt::format("Explained: {:.1f} % of the tail's time; unexplained {:.1f} %, no one to blame {:.1f} %, only as "
-                      "sums {:.1f} %",
-                      e_.explained_share_of_tail * 100, e_.unexplained_share * 100, e_.unblamed_share * 100,
-                      e_.summed_share * 100));
+      Wrapped("Explained: ",
+              fmt::format("{:.1f} % of the tail's time; unexplained {:.1f} %, no one to blame {:.1f} %, only as sums "
+                          "{:.1f} %",
+                          e_.explained_share_of_tail * 100, e_.unexplained_share * 100, e_.unblamed_share * 100,
+                          e_.summed_share * 100));
       std::string joined;
       for (const auto& [way, share] : e_.join) {
         if (share >= 0.0005) joined += fmt::format("{}{} {:.1f} %", joined.empty() ? "" : ", ", way, share * 100);

@@ -8,9 +8,11 @@
 
 namespace tailspan::report {
 
+inline constexpr size_t kTextWidthMin = 80;
+
 struct TextStyle {
   bool colour = false;  // ANSI colours; the caller knows whether it writes to a terminal
-  size_t width = 100;   // columns
+  size_t width = 100;   // columns, at least kTextWidthMin
 };
 
 std::string RenderText(const model::Explanation& explanation, const TextStyle& style = {});

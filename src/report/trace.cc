@@ -84,70 +84,96 @@ void Causes(const TraceLedger& ledger, std::string* out) {
   }
 }
 
-// A row for each span path on the critical path, ancestors without time of their own included; each column of a lane is
-// the cause that holds most of that slice of time in this span.
-void Tree(const TraceLedger& ledger, const TextStyle& style, std::string* out) {
-  const size_t columns = style.width > kNamesColumns + 22 ? style.width - kNamesColumns - 12 : 10;
-  std::vector<std::vector<std::string>> rows;
-  std::map<std::vector<std::string>, std::vector<std::map<Cause, double>>> lanes;
-  std::map<std::vector<std::string>, double> own_ns;
-  const double slice = static_cast<double>(ledger.duration_ns) / static_cast<double>(columns);
+// A span path on the critical path, or an ancestor of one.
+struct Row {
+  std::vector<size_t> order;  // when it and its ancestors appeared first, from the root down: its place in the tree
+  double own_ns = 0;
+  std::vector<std::map<Cause, double>> lane;  // ns by column; empty: not shown, or no time of its own
+};
+using Rows = std::map<std::vector<std::string>, Row>;
+
+// The row of each of the ledger's paths, null for those without a piece. Costs each path once, not each piece.
+std::vector<Row*> MakeRows(const TraceLedger& ledger, Rows* rows) {
+  std::vector<Row*> row_of(ledger.paths.size(), nullptr);
   for (const LedgerPiece& piece : ledger.pieces) {
     const auto& path = ledger.paths[piece.path];
-    for (size_t depth = 1; depth <= path.size(); ++depth) {
-      const std::vector<std::string> ancestor(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth));
-      if (lanes.try_emplace(ancestor, columns).second) rows.push_back(ancestor);
+    Row*& row = row_of[piece.path];
+    for (size_t depth = 1; depth <= path.size() && (!row || row->order.size() < path.size()); ++depth) {
+      const auto [at, fresh] =
+          rows->try_emplace(std::vector<std::string>(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth)));
+      if (fresh) {
+        if (row) at->second.order = row->order;
+        at->second.order.push_back(rows->size());
+      }
+      row = &at->second;
     }
-    if (path.empty()) continue;
-    own_ns[path] += LengthOf(piece);
-    auto& lane = lanes[path];
-    const auto first = static_cast<size_t>(static_cast<double>(piece.start_ns) / slice);
-    for (size_t c = first; c < columns && static_cast<double>(c) * slice < static_cast<double>(piece.end_ns); ++c) {
-      const double from = std::max(static_cast<double>(piece.start_ns), static_cast<double>(c) * slice);
-      const double to = std::min(static_cast<double>(piece.end_ns), static_cast<double>(c + 1) * slice);
-      if (to > from) lane[c][piece.cause] += to - from;
+    if (row) row->own_ns += LengthOf(piece);
+  }
+  return row_of;
+}
+
+void FillLane(const LedgerPiece& piece, double slice_ns, Row* row) {
+  const auto start_ns = static_cast<double>(piece.start_ns), end_ns = static_cast<double>(piece.end_ns);
+  const size_t columns = row->lane.size();
+  for (auto c = static_cast<size_t>(start_ns / slice_ns); c < columns; ++c) {
+    const double column_ns = static_cast<double>(c) * slice_ns;
+    if (column_ns >= end_ns) break;
+    const double from_ns = std::max(start_ns, column_ns), to_ns = std::min(end_ns, column_ns + slice_ns);
+    if (to_ns > from_ns) row->lane[c][piece.cause] += to_ns - from_ns;
+  }
+}
+
+// A row for each span path on the critical path, ancestors without time of their own included; each column of a lane is
+// the cause that holds most of that slice of time in this span. Children stand below their parent in order of first
+// appearance.
+void Tree(const TraceLedger& ledger, const TextStyle& style, std::string* out) {
+  const size_t columns = style.width > kNamesColumns + 22 ? style.width - kNamesColumns - 12 : 10;
+  Rows rows;
+  const std::vector<Row*> row_of = MakeRows(ledger, &rows);
+  std::vector<Rows::value_type*> shown;
+  for (auto& row : rows) shown.push_back(&row);
+  std::sort(shown.begin(), shown.end(), [](const auto* a, const auto* b) { return a->second.order < b->second.order; });
+  const size_t hidden = shown.size() - std::min(shown.size(), kRowsMax);
+  shown.resize(shown.size() - hidden);
+  for (auto* row : shown) row->second.lane.resize(columns);
+  for (const LedgerPiece& piece : ledger.pieces) {
+    if (Row* row = row_of[piece.path]) {
+      FillLane(piece, static_cast<double>(ledger.duration_ns) / static_cast<double>(columns), row);
     }
   }
   *out += "\nSpans on the critical path\n";
-  // Depth first: children stand below their parent in order of first appearance.
-  std::map<std::vector<std::string>, size_t> seen_at;
-  for (size_t i = 0; i < rows.size(); ++i) seen_at[rows[i]] = i;
-  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
-    const size_t common = std::min(a.size(), b.size());
-    for (size_t d = 1; d <= common; ++d) {
-      const auto end = static_cast<std::ptrdiff_t>(d);
-      const size_t x = seen_at[{a.begin(), a.begin() + end}], y = seen_at[{b.begin(), b.begin() + end}];
-      if (x != y) return x < y;
-    }
-    return a.size() < b.size();
-  });
-  for (size_t i = 0; i < std::min(rows.size(), kRowsMax); ++i) {
+  for (const auto* row : shown) {
     std::string lane;
-    for (const auto& slot : lanes[rows[i]]) {
+    for (const auto& slot : row->second.lane) {
       const auto most =
           std::max_element(slot.begin(), slot.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
       lane += most == slot.end() ? '.' : Letter(most->first);
     }
-    const std::string name = std::string(2 * std::min<size_t>(rows[i].size(), 10), ' ') + rows[i].back();
-    *out += fmt::format("{}{:>10} {}\n", FitText(name, kNamesColumns, true), DurationText(own_ns[rows[i]]), lane);
+    const std::string name = std::string(2 * std::min<size_t>(row->first.size(), 10), ' ') + row->first.back();
+    *out += fmt::format("{}{:>10} {}\n", FitText(name, kNamesColumns, true), DurationText(row->second.own_ns), lane);
   }
-  if (rows.size() > kRowsMax) *out += fmt::format("  and {} more spans\n", rows.size() - kRowsMax);
+  if (hidden) *out += fmt::format("  and {} more spans\n", hidden);
 }
 
 void Pieces(const TraceLedger& ledger, const TextStyle& style, std::string* out) {
   const std::vector<LedgerPiece> pieces = Merged(ledger);
   double shortest_shown = 0;
+  size_t shortest_left = pieces.size();  // of those of that very length
   if (pieces.size() > kPiecesShownMax) {
     std::vector<double> lengths;
     for (const LedgerPiece& piece : pieces) lengths.push_back(LengthOf(piece));
     std::nth_element(lengths.begin(), lengths.begin() + kPiecesShownMax - 1, lengths.end(), std::greater<>());
     shortest_shown = lengths[kPiecesShownMax - 1];
+    const auto longer = std::count_if(lengths.begin(), lengths.end(), [&](double ns) { return ns > shortest_shown; });
+    shortest_left = kPiecesShownMax - static_cast<size_t>(longer);
   }
   *out += "\n        at      took  cause          span\n";
   double hidden_ns = 0;
   size_t hidden = 0;
   for (const LedgerPiece& piece : pieces) {
-    if (LengthOf(piece) < shortest_shown) {
+    const bool shows = LengthOf(piece) > shortest_shown || (LengthOf(piece) == shortest_shown && shortest_left > 0);
+    if (LengthOf(piece) == shortest_shown && shortest_left > 0) --shortest_left;
+    if (!shows) {
       hidden_ns += LengthOf(piece);
       ++hidden;
       continue;
@@ -190,7 +216,7 @@ std::string RenderTraceJson(const TraceLedger& ledger) {
 }
 
 std::string RenderTraceText(const TraceLedger& ledger, const TextStyle& style) {
-  std::string out = fmt::format("{}  {}  trace {}{}\n", FitText(ledger.operation, 60, false),
+  std::string out = fmt::format("{}  {}  trace {}{}\n", FitText(ledger.operation, style.width < 110 ? 24 : 60, false),
                                 DurationText(static_cast<double>(ledger.duration_ns)), model::ToHex(ledger.trace_id),
                                 ledger.failed ? "  FAILED" : "");
   if (ledger.duration_ns <= 0) return out;

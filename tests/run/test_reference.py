@@ -85,7 +85,7 @@ def test_a_recording_against_itself(slow: pathlib.Path) -> None:
     assert explain(slow, "--baseline", str(slow))["verdict"] == "healthy"
 
 
-@pytest.mark.parametrize("target", ["0", "-5", "fast", "nan", "50ms", ""])
+@pytest.mark.parametrize("target", ["0", "-5", "fast", "nan", "inf", "1e300", "50ms", ""])
 def test_what_is_no_target(tmp_path: pathlib.Path, target: str) -> None:
     result = tailspan("explain", tmp_path / "r.duckdb", f"--slo={target}")
     assert result.returncode == 2

@@ -7,6 +7,8 @@
 namespace tailspan::analyze::stats {
 namespace {
 
+constexpr double kPoissonMeanMax = 500;  // beyond, a Poisson count is normal, and exp(-mean) soon is 0
+
 // Upper tail of chi-square with an even number of degrees: exp(-x/2) * sum (x/2)^k / k!.
 double ChiSquareUpperTail(double x, int degrees) {
   double term = std::exp(-x / 2), sum = term;
@@ -58,6 +60,7 @@ double ClusterPValue(std::span<const double> events, int lags) {
   }
   const double mean = count * (count - 1) * lags / static_cast<double>(events.size());
   if (mean <= 0) return 1;
+  if (mean > kPoissonMeanMax) return std::erfc((pairs - 0.5 - mean) / std::sqrt(2 * mean)) / 2;
   double term = std::exp(-mean), below = 0;  // of a Poisson count below `pairs`
   for (double k = 0; k < pairs; ++k) {
     below += term;
