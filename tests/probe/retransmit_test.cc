@@ -50,7 +50,7 @@ TEST(Retransmit, AgreesWithTcpInfo) {
   ASSERT_EQ(recorded->batch.retransmissions.size(), truth);
   std::nth_element(timeouts_ns.begin(), timeouts_ns.begin() + truth / 2, timeouts_ns.end());
   // A tick is 10 ms at most.
-  EXPECT_NEAR(timeouts_ns[truth / 2] * 1e-6, timeout_us * 1e-3, 11) << "ms, and by TCP_INFO";
+  EXPECT_NEAR(double(timeouts_ns[truth / 2]) * 1e-6, double(timeout_us) * 1e-3, 11) << "ms, and by TCP_INFO";
   EXPECT_GE(recorded->batch.sockets_ready.size(), 60u);
 }
 
