@@ -50,7 +50,7 @@ def test_a_part_of_a_request_that_began_before_is_no_request(recording: pathlib.
 
 def test_a_recording_that_was_cut_off_has_an_end(recording: pathlib.Path) -> None:
     source = explain(recording)["source"]
-    assert 0.5e9 < source["to_unix_ns"] - source["from_unix_ns"] < 60e9
+    assert 0 < source["to_unix_ns"] - source["from_unix_ns"] < 60e9
 
 
 @pytest.mark.parametrize("time_text", ["nan", "inf", "1e30", "9999-01-01T00:00:00Z", "yesterday"])
