@@ -149,12 +149,12 @@ class TextReport {
   void Detail(const Finding& f) {
     const std::string head = fmt::format("#{} {} ({})", f.rank, f.pattern, model::CauseName(f.cause));
     const std::string spans = f.group_lines > 1 ? fmt::format("; {} spans, most in `{}`", f.group_lines, f.span) : "";
-    const std::string text =
+    const std::string heading =
         WrapText(head + "  ",
                  fmt::format("{} of the excess at {}, {} beyond it{}", PercentText(f.group_share_of_excess), Tail(),
                              PercentText(f.group_share_of_shortfall), spans),
                  style_.width);
-    Line(Paint(kBold, head) + text.substr(head.size()));
+    Line(Paint(kBold, head) + heading.substr(head.size()));
     if (!f.span_path.empty()) Wrapped("   where    ", Join(f.span_path));
     if (!f.blame.detail.empty()) Wrapped("   who      ", model::BlameText(f.blame) + ": " + f.blame.detail);
     for (const auto& text : f.evidence_for) Wrapped("   for      ", text);
