@@ -280,7 +280,8 @@ static PyObject* HandleRun(PyObject* self, PyObject* unused) {
   return result;
 }
 
-/* Timers inherit _run from Handle: one that an application (a monitor of slow callbacks) put there is theirs as well. */
+/* Timers inherit _run from Handle: one that an application (a monitor of slow callbacks) put there is theirs as well.
+ */
 static PyObject* InheritedRun(PyObject* self, PyObject* unused) {
   PyObject* run = PyDict_GetItemWithError(handle_type->tp_dict, run_name);
   if (run == own_run) return HandleRun(self, unused);

@@ -20,6 +20,13 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__context(void) {
+  static int loaded; /* our types and what they replaced are the process's, and die with the first interpreter */
+  if (loaded) {
+    PyErr_SetString(PyExc_ImportError,
+                    "this process has loaded it already, for an interpreter that ended or by another name");
+    return NULL;
+  }
+  loaded = 1;
   PyObject* module = PyModule_Create(&definition);
   if (!module) return NULL;
   char version[32] = {0}; /* of what runs, not of the headers we were built with */

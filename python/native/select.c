@@ -214,8 +214,7 @@ static PyObject* CreateOtherTask(PyObject* self, PyObject* const* args, Py_ssize
 
 /* An eager task's first part runs inside create_task: a step of its own, nested in the creator's. */
 static PyObject* CreateTask(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
-  if (!HasEagerFactory(self) && !AsksForEager(args, count, kwnames))
-    return CreateOtherTask(self, args, count, kwnames);
+  if (!HasEagerFactory(self) && !AsksForEager(args, count, kwnames)) return CreateOtherTask(self, args, count, kwnames);
   struct TailspanThreadState* state = tailspan_state();
   Outer outer;
   Origin origin;

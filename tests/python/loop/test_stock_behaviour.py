@@ -267,6 +267,20 @@ class StockBehaviourTest(unittest.TestCase):
         asyncio.run(main())
         """)
 
+    def test_it_is_loaded_once_in_a_process(self) -> None:
+        """A program that embeds Python may end its interpreter and begin another: that one is left alone."""
+        done = run("""
+        import importlib.util as util
+        spec = util.spec_from_file_location("again._context", ctx.__file__)
+        try: util.module_from_spec(spec)
+        except ImportError as error: print(error)
+        cell = ctx.Cell(b"t" * 16, b"s" * 8)
+        ctx.enter(cell)
+        assert ctx.current.get() is cell and ctx.published() == b"s" * 8
+        """, True)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("loaded it already", done.stdout)
+
     def test_nothing_leaks(self) -> None:
         done = run("""
         import collections
