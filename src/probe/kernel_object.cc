@@ -127,6 +127,30 @@ base::Status KernelObject::AttachCpuClock(unsigned frequency_hz) {
   return {};
 }
 
+base::Result<std::string> KernelObject::ReadTasks(const char* program, int32_t pid) const {
+  const bpf_program* iterator = bpf_object__find_program_by_name(object_.get(), program);
+  bpf_iter_link_info chosen{};
+  chosen.task.pid = static_cast<uint32_t>(pid);
+  LIBBPF_OPTS(bpf_iter_attach_opts, options);
+  options.link_info = &chosen;
+  options.link_info_len = sizeof chosen;
+  std::unique_ptr<bpf_link, DestroyLink> link(bpf_program__attach_iter(iterator, &options));
+  if (!link) link.reset(bpf_program__attach_iter(iterator, nullptr));
+  if (!link) return base::OsError(errno, fmt::format("{}: {} cannot be attached", name_, program));
+  const int fd = bpf_iter_create(bpf_link__fd(link.get()));
+  if (fd < 0) return base::OsError(errno, fmt::format("{}: {} cannot be started", name_, program));
+  std::string out;
+  char block[4096];
+  ssize_t got = 0;
+  while ((got = read(fd, block, sizeof block)) > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN))) {
+    if (got > 0) out.append(block, static_cast<size_t>(got));
+  }
+  const int os_errno = errno;
+  close(fd);
+  if (got < 0) return base::OsError(os_errno, fmt::format("{}: {} broke off", name_, program));
+  return out;
+}
+
 bpf_map* KernelObject::FindMap(const char* name) const { return bpf_object__find_map_by_name(object_.get(), name); }
 
 int KernelObject::MapFd(const char* name) const {

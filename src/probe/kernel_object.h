@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,10 @@ class KernelObject {
   base::Status Attach();
   // Attaches the only program to a software clock of each CPU.
   base::Status AttachCpuClock(unsigned frequency_hz);
+
+  // What the iterator program writes about the tasks of process `pid`, or of all where the kernel cannot choose (before
+  // 6.1).
+  base::Result<std::string> ReadTasks(const char* program, int32_t pid) const;
 
   bpf_map* FindMap(const char* name) const;
   int MapFd(const char* name) const;  // -1 when there is no such map

@@ -4,7 +4,6 @@
 #include <bpf/libbpf.h>
 #include <dirent.h>
 #include <fmt/format.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +31,7 @@
 #include "ready.skel.h"
 #include "retransmit.skel.h"
 #include "sample.skel.h"
+#include "thread_walk.skel.h"
 
 namespace tailspan::probe {
 namespace {
@@ -39,7 +39,6 @@ namespace {
 using base::Result;
 using base::Status;
 
-constexpr unsigned kPidfdThread = 0x80;  // PIDFD_THREAD, Linux 6.9
 constexpr int64_t kLayoutFirstRetryNs = 50'000'000;
 constexpr int64_t kLayoutLastRetryNs = 1'000'000'000;
 constexpr int64_t kLayoutEagerNs = 10'000'000'000;   // this long after an exec the first interval holds
@@ -94,22 +93,6 @@ uint32_t PowerOfTwoFrom(uint32_t n) {
   return power;
 }
 
-int OpenThread(int32_t tid, int32_t pid) {
-  const long fd = syscall(SYS_pidfd_open, tid, kPidfdThread);
-  // Before 6.9 only the first thread of a process can be opened.
-  if (fd < 0 && errno == EINVAL && tid == pid) return static_cast<int>(syscall(SYS_pidfd_open, tid, 0));
-  return static_cast<int>(fd);
-}
-
-model::Capability ExistingThreads() {
-  const long fd = syscall(SYS_pidfd_open, static_cast<int32_t>(gettid()), kPidfdThread);
-  if (fd >= 0) close(static_cast<int>(fd));
-  if (fd >= 0 || errno != EINVAL) return {"existing_threads", true, {}, {}};
-  return {"existing_threads", false,
-          "this kernel cannot open single threads: of a process that runs already only the first thread is followed",
-          "start the program by tailspan run, or use Linux 6.9 or later"};
-}
-
 std::vector<int32_t> ThreadsOf(int32_t pid) {
   std::vector<int32_t> tids;
   DIR* directory = opendir(fmt::format("/proc/{}/task", pid).c_str());
@@ -120,6 +103,38 @@ std::vector<int32_t> ThreadsOf(int32_t pid) {
   }
   closedir(directory);
   return tids;
+}
+
+// What a thread is in the middle of, as a record that ends now.
+void AppendOpenWindow(int32_t pid, const WireOpenThread& open, model::RecordBatch* records) {
+  const WireThreadState& thread = open.state;
+  const auto now = static_cast<uint64_t>(base::MonoNowNs());
+  if (!thread.started || thread.mark > now) return;
+  WireWait wait{};
+  wait.window.tid = static_cast<uint32_t>(open.tid);
+  wait.window.tgid = static_cast<uint32_t>(pid);
+  wait.window.start_time_ns = thread.start_time_ns;
+  wait.window.sequence = thread.sequence;
+  wait.window.runtime_ns = UINT64_MAX;  // not read
+  wait.window.start_mono_ns = thread.window_start;
+  wait.window.on_cpu_ns = thread.on_cpu_ns;
+  wait.window.context = thread.context;
+  std::memcpy(wait.window.short_ns, thread.short_ns, sizeof thread.short_ns);
+  std::memcpy(wait.window.short_count, thread.short_count, sizeof thread.short_count);
+  if (thread.out == 0) {
+    wait.window.type = kWireFlush;
+    wait.window.on_cpu_ns += now - thread.mark;
+    wait.window.end_mono_ns = now;
+    DecodeRecord(&wait.window, sizeof wait.window, records);
+    return;
+  }
+  wait.window.type = kWireWait;
+  wait.window.end_mono_ns = thread.out;
+  wait.end_mono_ns = std::max<uint64_t>(now, thread.out);
+  wait.wake_mono_ns = thread.wake;
+  wait.facts = thread.facts;
+  if (thread.waker.flags) wait.waker = thread.waker;
+  DecodeRecord(&wait, sizeof wait, records);
 }
 
 struct PendingLayout {
@@ -143,9 +158,12 @@ struct KernelProbes::State {
   void RefreshLayouts(int64_t now);
   Status SetLayout(int32_t pid, const ProcessLayout& layout);
   bool TryLayout(int32_t pid, int64_t since_mono_ns, int64_t now);
-  void AppendOpenWindow(int32_t pid, int32_t tid, model::RecordBatch* batch) const;
+  Status LoadWalk();
+  // What a program of the walk tells of the process's threads.
+  Result<std::string> Walk(const char* program, int32_t pid) const;
 
   std::unique_ptr<KernelObject> hot;
+  std::unique_ptr<KernelObject> walk;  // null where the kernel cannot
   std::vector<KernelObject> optional;
   std::unique_ptr<ring_buffer, FreeRing> ring;
   std::vector<model::Capability> capabilities;
@@ -189,6 +207,23 @@ Status KernelProbes::State::LoadHot(const KernelProbesOptions& options) {
       return base::OsError(errno, "too many excluded commands");
   }
   return hot->Attach();
+}
+
+Status KernelProbes::State::LoadWalk() {
+  size_t elf_bytes = 0;
+  const void* elf = thread_walk_bpf__elf_bytes(&elf_bytes);
+  auto loaded = KernelObject::Load("tailspan_walk", elf, elf_bytes, hot.get(), {});
+  if (!loaded) return std::move(loaded).error();
+  walk = std::make_unique<KernelObject>(std::move(loaded).value());
+  return {};
+}
+
+Result<std::string> KernelProbes::State::Walk(const char* program, int32_t pid) const {
+  if (!walk) return base::Error{base::Code::kUnsupported, "this kernel cannot walk over threads", 0};
+  const uint32_t zero = 0, tgid = static_cast<uint32_t>(pid);
+  if (bpf_map_update_elem(walk->MapFd("walked_process"), &zero, &tgid, BPF_ANY) != 0)
+    return base::OsError(errno, "no walk over threads");
+  return walk->ReadTasks(program, pid);
 }
 
 Status KernelProbes::State::TryOptional(const OptionalSignal& signal, const KernelProbesOptions& options) {
@@ -241,7 +276,7 @@ Result<std::unique_ptr<KernelProbes>> KernelProbes::Open(const KernelProbesOptio
   if (!IsInitialPidNamespace()) return base::Error{base::Code::kUnsupported, kPidNamespaceObstacle, 0};
   if (Status status = state->LoadHot(options); !status) return std::move(status).error();
   state->capabilities.push_back({"threads", true, {}, {}});
-  state->capabilities.push_back(ExistingThreads());
+  state->SetCapability("existing_threads", state->LoadWalk(), "start the program by tailspan run");
   state->LoadOptional(options);
   const auto read = [](void* context, void* data, size_t bytes) {
     auto* self = static_cast<State*>(context);
@@ -269,22 +304,26 @@ std::vector<model::Capability> KernelProbes::Probe(const KernelProbesOptions& op
 }
 
 Status KernelProbes::FollowProcess(int32_t pid) {
-  const int map = state_->hot->MapFd("threads");
   std::set<int32_t> taken, failed;
   // A thread that is made while we look is followed from its fork if its maker already is; so look until nothing is
   // new.
   for (bool is_new = true; is_new;) {
     is_new = false;
-    for (const int32_t tid : ThreadsOf(pid)) {
-      if (taken.contains(tid) || failed.contains(tid)) continue;
-      const int fd = OpenThread(tid, pid);
-      const WireThreadState fresh{};
-      const bool in = fd >= 0 && (bpf_map_update_elem(map, &fd, &fresh, BPF_NOEXIST) == 0 || errno == EEXIST);
-      const bool is_gone = !in && errno == ESRCH;  // it ended while we looked: nothing is lost
-      if (fd >= 0) close(fd);
-      if (is_gone) continue;
-      (in ? taken : failed).insert(tid);
-      is_new = true;
+    const std::vector<int32_t> there = ThreadsOf(pid);
+    const bool is_known = std::all_of(there.begin(), there.end(),
+                                      [&](int32_t tid) { return taken.contains(tid) || failed.contains(tid); });
+    if (is_known) break;
+    auto told = state_->Walk("TakeIn", pid);
+    if (!told) return std::move(told).error();
+    for (size_t at = 0; at + sizeof(int32_t) <= told->size(); at += sizeof(int32_t)) {
+      int32_t tid = 0;
+      std::memcpy(&tid, told->data() + at, sizeof tid);
+      is_new |= taken.insert(tid).second;
+    }
+    const std::vector<int32_t> now_there = ThreadsOf(pid);
+    for (const int32_t tid : there) {
+      const bool is_gone = std::find(now_there.begin(), now_there.end(), tid) == now_there.end();
+      if (!is_gone && !taken.contains(tid)) is_new |= failed.insert(tid).second;
     }
   }
   if (taken.empty() && failed.empty())
@@ -480,43 +519,14 @@ bool KernelProbes::State::TryLayout(int32_t pid, int64_t since_mono_ns, int64_t 
 
 void KernelProbes::DrainOpenWindows(model::RecordBatch* batch) {
   for (const int32_t pid : state_->followed) {
-    for (const int32_t tid : ThreadsOf(pid)) state_->AppendOpenWindow(pid, tid, batch);
+    auto told = state_->Walk("TellOpen", pid);
+    if (!told) continue;
+    for (size_t at = 0; at + sizeof(WireOpenThread) <= told->size(); at += sizeof(WireOpenThread)) {
+      WireOpenThread one;
+      std::memcpy(&one, told->data() + at, sizeof one);
+      AppendOpenWindow(pid, one, batch);
+    }
   }
-}
-
-void KernelProbes::State::AppendOpenWindow(int32_t pid, int32_t tid, model::RecordBatch* records) const {
-  const int fd = OpenThread(tid, pid);
-  if (fd < 0) return;
-  WireThreadState thread{};
-  const bool found = bpf_map_lookup_elem(hot->MapFd("threads"), &fd, &thread) == 0;
-  close(fd);
-  const auto now = static_cast<uint64_t>(base::MonoNowNs());
-  if (!found || !thread.started || thread.mark > now) return;
-  WireWait wait{};
-  wait.window.tid = static_cast<uint32_t>(tid);
-  wait.window.tgid = static_cast<uint32_t>(pid);
-  wait.window.start_time_ns = thread.start_time_ns;
-  wait.window.sequence = thread.sequence;
-  wait.window.runtime_ns = UINT64_MAX;  // not read
-  wait.window.start_mono_ns = thread.window_start;
-  wait.window.on_cpu_ns = thread.on_cpu_ns;
-  wait.window.context = thread.context;
-  std::memcpy(wait.window.short_ns, thread.short_ns, sizeof thread.short_ns);
-  std::memcpy(wait.window.short_count, thread.short_count, sizeof thread.short_count);
-  if (thread.out == 0) {
-    wait.window.type = kWireFlush;
-    wait.window.on_cpu_ns += now - thread.mark;
-    wait.window.end_mono_ns = now;
-    DecodeRecord(&wait.window, sizeof wait.window, records);
-    return;
-  }
-  wait.window.type = kWireWait;
-  wait.window.end_mono_ns = thread.out;
-  wait.end_mono_ns = std::max<uint64_t>(now, thread.out);
-  wait.wake_mono_ns = thread.wake;
-  wait.facts = thread.facts;
-  if (thread.waker.flags) wait.waker = thread.waker;
-  DecodeRecord(&wait, sizeof wait, records);
 }
 
 }  // namespace tailspan::probe

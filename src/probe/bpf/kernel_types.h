@@ -183,6 +183,15 @@ struct request {
   struct block_device* part;
 };
 
+struct seq_file;
+struct bpf_iter_meta {
+  struct seq_file* seq;
+};
+struct bpf_iter__task {
+  struct bpf_iter_meta* meta;
+  struct task_struct* task;
+};
+
 #pragma clang attribute pop
 
 #endif  // TAILSPAN_PROBE_BPF_KERNEL_TYPES_H_

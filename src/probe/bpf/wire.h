@@ -330,6 +330,12 @@ struct WireThreadState {
 };
 WIRE_ASSERT(sizeof(struct WireThreadState) == 136 + 32 + 160 + 48 + 56 + 88);
 
+// What a walk over the threads tells of one.
+struct WireOpenThread {
+  __u64 tid;
+  struct WireThreadState state;
+};
+
 struct WireCpuSlot {
   __u64 since_mono_ns;
   __u64 cgroup_id;
