@@ -127,15 +127,9 @@ base::Status KernelObject::AttachCpuClock(unsigned frequency_hz) {
   return {};
 }
 
-base::Result<std::string> KernelObject::ReadTasks(const char* program, int32_t pid) const {
+base::Result<std::string> KernelObject::ReadTasks(const char* program) const {
   const bpf_program* iterator = bpf_object__find_program_by_name(object_.get(), program);
-  bpf_iter_link_info chosen{};
-  chosen.task.pid = static_cast<uint32_t>(pid);
-  LIBBPF_OPTS(bpf_iter_attach_opts, options);
-  options.link_info = &chosen;
-  options.link_info_len = sizeof chosen;
-  std::unique_ptr<bpf_link, DestroyLink> link(bpf_program__attach_iter(iterator, &options));
-  if (!link) link.reset(bpf_program__attach_iter(iterator, nullptr));
+  std::unique_ptr<bpf_link, DestroyLink> link(bpf_program__attach_iter(iterator, nullptr));
   if (!link) return base::OsError(errno, fmt::format("{}: {} cannot be attached", name_, program));
   const int fd = bpf_iter_create(bpf_link__fd(link.get()));
   if (fd < 0) return base::OsError(errno, fmt::format("{}: {} cannot be started", name_, program));

@@ -33,9 +33,9 @@ class KernelObject {
   // Attaches the only program to a software clock of each CPU.
   base::Status AttachCpuClock(unsigned frequency_hz);
 
-  // What the iterator program writes about the tasks of process `pid`, or of all where the kernel cannot choose (before
-  // 6.1).
-  base::Result<std::string> ReadTasks(const char* program, int32_t pid) const;
+  // What the iterator program writes, once through all the host's tasks. (The kernel's own choice of one process never
+  // comes to its end on 6.1.)
+  base::Result<std::string> ReadTasks(const char* program) const;
 
   bpf_map* FindMap(const char* name) const;
   int MapFd(const char* name) const;  // -1 when there is no such map

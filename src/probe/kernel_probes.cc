@@ -223,7 +223,7 @@ Result<std::string> KernelProbes::State::Walk(const char* program, int32_t pid) 
   const uint32_t zero = 0, tgid = static_cast<uint32_t>(pid);
   if (bpf_map_update_elem(walk->MapFd("walked_process"), &zero, &tgid, BPF_ANY) != 0)
     return base::OsError(errno, "no walk over threads");
-  return walk->ReadTasks(program, pid);
+  return walk->ReadTasks(program);
 }
 
 Status KernelProbes::State::TryOptional(const OptionalSignal& signal, const KernelProbesOptions& options) {

@@ -3,7 +3,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-// The process; the kernel's own choice of one (6.1) only makes the walk shorter.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 1);
