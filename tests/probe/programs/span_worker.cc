@@ -1,4 +1,5 @@
 // A thread that works for one span after another, with lengths that no two spans share: span_worker COUNT OUT.
+// They are a millisecond and more: reading the clock and setting the context take microseconds of their own.
 // Writes a line "span start_mono_ns end_mono_ns busy_ns" to OUT. Busy time is measured by the thread's CPU clock.
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,10 +36,10 @@ int main(int argc, char** argv) {
     const int64_t start = NowNs(), start_cpu = NowNs(CLOCK_THREAD_CPUTIME_ID);
     tailspan_context_set(trace, span, nullptr);
     for (int part = 0; part < 2; ++part) {
-      const int64_t until = NowNs(CLOCK_THREAD_CPUTIME_ID) + 20'000 + i * 1'000;
+      const int64_t until = NowNs(CLOCK_THREAD_CPUTIME_ID) + 100'000 + i * 2'000;
       while (NowNs(CLOCK_THREAD_CPUTIME_ID) < until) {
       }
-      timespec pause{0, part == 0 ? 5'000 : 100'000 + i * 500};  // one below the threshold, one above
+      timespec pause{0, part == 0 ? 5'000 : 400'000 + i * 2'500};  // one below the threshold, one above
       nanosleep(&pause, nullptr);
     }
     const int64_t end_cpu = NowNs(CLOCK_THREAD_CPUTIME_ID), end = NowNs();
