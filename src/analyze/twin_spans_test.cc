@@ -33,6 +33,14 @@ class TwinSpansTest : public testing::Test {
     r_.batch.spans.back().pid = RecordingBuilder::kPid;
     r_.batch.spans.back().attributes = {{"langsmith.span.tags", "x"}};
   }
+  // At the same time: their times do not tell which run is whose.
+  void TwoEqualRequests() {
+    Otel(1, 0, "ask", 0, 50'000, 1);
+    Otel(2, 0, "ask", 100, 50'100, 2);
+    Run(11, 0, "ask", 0, 50'000, 101);
+    Run(12, 0, "ask", 100, 50'100, 102);
+    Run(13, 12, "inner", 1'000, 2'000, 102);
+  }
   std::vector<model::TraceLedger> Ledgers() { return BuildLedgers(r_.batch, {}, &loss_); }
   MergedSpans Merge() { return MergeTwins(r_.batch, &loss_); }
   const model::Span* Find(const MergedSpans& merged, uint64_t id) {
@@ -121,12 +129,7 @@ TEST_F(TwinSpansTest, ALoopsRoundsAndNestedNamesPairInOrder) {
 }
 
 TEST_F(TwinSpansTest, RequestsThatCannotBeToldApartAreCountedOnce) {
-  // Two equal requests at the same time: which run is whose is not known.
-  Otel(1, 0, "ask", 0, 50'000, 1);
-  Otel(2, 0, "ask", 100, 50'100, 2);
-  Run(11, 0, "ask", 0, 50'000, 101);
-  Run(12, 0, "ask", 100, 50'100, 102);
-  Run(13, 12, "inner", 1'000, 2'000, 102);
+  TwoEqualRequests();
   EXPECT_EQ(Ledgers().size(), 2u);
   EXPECT_EQ(loss_.Get(Loss::kSpanTwin), 0u);
   EXPECT_EQ(loss_.Get(Loss::kTraceTwinAmbiguous), 2u);
@@ -134,11 +137,7 @@ TEST_F(TwinSpansTest, RequestsThatCannotBeToldApartAreCountedOnce) {
 
 TEST_F(TwinSpansTest, WhatAThreadPublishedOfBothIsExact) {
   // The times tell nothing, or the wrong thing: one tracer's handler ran late, in another thread.
-  Otel(1, 0, "ask", 0, 50'000, 1);
-  Otel(2, 0, "ask", 100, 50'100, 2);
-  Run(11, 0, "ask", 0, 50'000, 101);
-  Run(12, 0, "ask", 100, 50'100, 102);
-  Run(13, 12, "inner", 1'000, 2'000, 102);
+  TwoEqualRequests();
   for (auto [span, run] : {std::pair<uint64_t, uint64_t>{1, 12}, {2, 11}, {1, 12}}) {
     r_.Cpu(RecordingBuilder::kPid, 0, 1'000);
     model::ThreadInterval& interval = r_.batch.intervals.back();

@@ -163,7 +163,7 @@ struct KernelProbes::State {
   Result<std::string> Walk(const char* program, int32_t pid) const;
 
   std::unique_ptr<KernelObject> hot;
-  std::unique_ptr<KernelObject> walk;  // null where the kernel cannot
+  std::unique_ptr<KernelObject> walk;
   std::vector<KernelObject> optional;
   std::unique_ptr<ring_buffer, FreeRing> ring;
   std::vector<model::Capability> capabilities;
@@ -219,7 +219,6 @@ Status KernelProbes::State::LoadWalk() {
 }
 
 Result<std::string> KernelProbes::State::Walk(const char* program, int32_t pid) const {
-  if (!walk) return base::Error{base::Code::kUnsupported, "this kernel cannot walk over threads", 0};
   const uint32_t zero = 0, tgid = static_cast<uint32_t>(pid);
   if (bpf_map_update_elem(walk->MapFd("walked_process"), &zero, &tgid, BPF_ANY) != 0)
     return base::OsError(errno, "no walk over threads");
@@ -275,8 +274,10 @@ Result<std::unique_ptr<KernelProbes>> KernelProbes::Open(const KernelProbesOptio
   // The kernel's records have the initial namespace's numbers, which name other processes here, or none.
   if (!IsInitialPidNamespace()) return base::Error{base::Code::kUnsupported, kPidNamespaceObstacle, 0};
   if (Status status = state->LoadHot(options); !status) return std::move(status).error();
+  // The process that `run` starts is taken in by it as well.
+  if (Status status = state->LoadWalk(); !status) return std::move(status).error();
   state->capabilities.push_back({"threads", true, {}, {}});
-  state->SetCapability("existing_threads", state->LoadWalk(), "start the program by tailspan run");
+  state->capabilities.push_back({"existing_threads", true, {}, {}});
   state->LoadOptional(options);
   const auto read = [](void* context, void* data, size_t bytes) {
     auto* self = static_cast<State*>(context);
