@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/background_thread.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/process_watch.h"
@@ -26,7 +27,9 @@ constexpr milliseconds kCollectEvery{20};
 constexpr milliseconds kWriteEvery{250};
 constexpr int64_t kFlushEveryNs = 1'250'000'000;  // what SIGKILL may cost: this, a round and the time of a write
 constexpr int kCollectsPerSlowScan = 50;
-constexpr int kWriterNice = 5;
+// The command has precedence: what waits to be written waits in memory, but no longer than this.
+constexpr milliseconds kWriteRoundMax{400};
+constexpr int kWriterNice = 5;  // while it is an ordinary thread
 // What may wait for a slow disk before spans are shed; records of kernel and loops are never shed here, their rings are
 // the limit.
 constexpr size_t kPendingSpanBytesMax = 1u << 30;
@@ -205,10 +208,11 @@ void Recorder::CollectLoop() {
 }
 
 void Recorder::WriteLoop() {
-  // The command has precedence: what waits to be written waits in memory.
+  base::BackgroundThread background(kWriteRoundMax);
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kWriterNice);
   int64_t flushed_mono_ns = base::MonoNowNs();
   while (true) {
+    background.CameRound();
     {
       std::unique_lock lock(mutex_);
       if (wake_.wait_for(lock, kWriteEvery, [this] { return stopping_; })) return;

@@ -168,9 +168,12 @@ struct KernelProbes::State {
   std::unique_ptr<ring_buffer, FreeRing> ring;
   std::vector<model::Capability> capabilities;
   void ForgetLayout(int32_t pid, int64_t at_mono_ns);
+  // Tells the threads that their copies of layouts are old.
+  void LayoutsChanged();
 
   std::map<int32_t, ProcessLayout> layouts;
   std::map<int32_t, int64_t> layouts_set_mono_ns;  // when this side last wrote it into the kernel's table
+  uint32_t layouts_version = 0;
   std::map<int32_t, PendingLayout> pending;
   std::set<int32_t> followed;
   uint64_t threads_not_followed = 0;
@@ -370,6 +373,7 @@ Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) 
   const uint32_t key = static_cast<uint32_t>(pid);
   if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0)
     return base::OsError(errno, fmt::format("no room for the layout of process {}", pid));
+  LayoutsChanged();
   layouts[pid] = layout;
   layouts_set_mono_ns[pid] = base::MonoNowNs();
   return {};
@@ -382,8 +386,14 @@ void KernelProbes::State::ForgetLayout(int32_t pid, int64_t at_mono_ns) {
   const auto set = layouts_set_mono_ns.find(pid);
   if (set == layouts_set_mono_ns.end()) return;
   const uint32_t key = static_cast<uint32_t>(pid);
-  if (set->second >= at_mono_ns) bpf_map_delete_elem(hot->MapFd("layouts"), &key);
+  if (set->second >= at_mono_ns && bpf_map_delete_elem(hot->MapFd("layouts"), &key) == 0) LayoutsChanged();
   layouts_set_mono_ns.erase(set);
+}
+
+void KernelProbes::State::LayoutsChanged() {
+  const uint32_t zero = 0;
+  ++layouts_version;
+  TAILSPAN_CHECK(bpf_map_update_elem(hot->MapFd("layouts_version"), &zero, &layouts_version, BPF_ANY) == 0);
 }
 
 size_t KernelProbes::Drain(model::RecordBatch* batch) {

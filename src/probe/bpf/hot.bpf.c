@@ -333,8 +333,7 @@ INLINE void TakeFacts(struct WireThreadState* state, struct task_struct* task, c
   }
   if (facts->call == kWireCallPoll) ReadPollFds(facts);
   if (CallTakesFd(facts->call)) facts->fd = (s32)facts->args[0];
-  if (facts->call == kWireCallFutex && layout && facts->args[0] >= layout->gil_low &&
-      facts->args[0] < layout->gil_high) {
+  if (facts->call == kWireCallFutex && facts->args[0] >= layout->gil_low && facts->args[0] < layout->gil_high) {
     facts->flags |= kWireGil;
     ReadHolder(facts, layout);
   }
@@ -408,9 +407,8 @@ INLINE void SwitchOut(struct task_struct* task, struct WireThreadState* state, b
   } else if (state->out) {
     RepairSwitchIn(state, task, now);
   }
-  u32 tgid = task->tgid;
-  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
-  if (layout && (layout->flags & kWireHasContext)) LookAtContext(state, task, layout, now);
+  const struct WireLayout* layout = LayoutOf(task, state);
+  if (layout->flags & kWireHasContext) LookAtContext(state, task, layout, now);
   state->on_cpu_ns += now - state->mark;
   state->mark = now;
   TakeFacts(state, task, layout, runnable, task_state);
@@ -472,10 +470,10 @@ INLINE void FillWaker(struct WireWaker* waker) {
   waker->syscall_number = SyscallNumber(regs);
   waker->call = CallOfSyscall(waker->syscall_number);
   if (waker->call == kWireCallFutex) waker->futex_address = SyscallArg0(regs);
-  if (!FollowedState(current)) return;
-  u32 tgid = current->tgid;
-  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
-  if (layout && (layout->flags & kWireHasContext)) ReadContext(current, layout, &waker->context);
+  struct WireThreadState* state = FollowedState(current);
+  if (!state) return;
+  const struct WireLayout* layout = LayoutOf(current, state);
+  if (layout->flags & kWireHasContext) ReadContext(current, layout, &waker->context);
 }
 
 SEC("tp_btf/sched_waking")
@@ -540,9 +538,11 @@ int BPF_PROG(OnFork, struct task_struct* parent, struct task_struct* child) {
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(OnExec, struct task_struct* task, int old_pid) {
-  if (!FollowedState(task)) return 0;
+  struct WireThreadState* state = FollowedState(task);
+  if (!state) return 0;
   u32 tgid = task->tgid;
   bpf_map_delete_elem(&layouts, &tgid);
+  state->layout_version = 0;
   char comm[kWireCommBytes];
   bpf_probe_read_kernel(comm, sizeof(comm), task->comm);
   EmitThread(task, task->real_parent, kWireExec, 0);

@@ -38,6 +38,14 @@ struct {
   __type(value, struct WireLayout);
 } layouts SEC(".maps");
 
+// Grows with each change that the loader makes to the layouts; until then threads go by their copies.
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, u32);
+} layouts_version SEC(".maps");
+
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
@@ -61,6 +69,23 @@ INLINE void Count(u32 counter, u64 n) {
 
 INLINE struct WireThreadState* FollowedState(struct task_struct* task) {
   return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+// The layout of the thread's process, by the thread's own copy: the table's cache lines are cold at most switches.
+INLINE const struct WireLayout* LayoutOf(struct task_struct* task, struct WireThreadState* state) {
+  u32 zero = 0;
+  u32* version = bpf_map_lookup_elem(&layouts_version, &zero);
+  if (version && state->layout_version != *version + 1) {
+    state->layout_version = *version + 1;
+    u32 tgid = task->tgid;
+    const struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
+    if (layout) {
+      __builtin_memcpy(&state->layout, layout, sizeof(state->layout));
+    } else {
+      __builtin_memset(&state->layout, 0, sizeof(state->layout));
+    }
+  }
+  return &state->layout;
 }
 
 #endif  // TAILSPAN_PROBE_BPF_MAPS_H_

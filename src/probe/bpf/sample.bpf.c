@@ -8,7 +8,8 @@ struct bpf_perf_event_data;
 SEC("perf_event")
 int OnSample(void* context) {
   struct task_struct* task = bpf_get_current_task_btf();
-  if (!FollowedState(task)) return 0;
+  struct WireThreadState* state = FollowedState(task);
+  if (!state) return 0;
   struct WireSampleRecord* record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
   if (!record) {
     Count(kWireRingFull, 1);
@@ -24,9 +25,8 @@ int OnSample(void* context) {
   bpf_get_stack(context, &address, sizeof(address), BPF_F_USER_STACK);
   record->in_kernel = bpf_get_stack(context, &kernel, sizeof(kernel), 0) > 0;
   record->address = address;
-  u32 tgid = task->tgid;
-  struct WireLayout* layout = bpf_map_lookup_elem(&layouts, &tgid);
-  if (layout && (layout->flags & kWireHasContext)) {
+  const struct WireLayout* layout = LayoutOf(task, state);
+  if (layout->flags & kWireHasContext) {
     struct WireContext seen;
     if (ReadContext(task, layout, &seen) == kContextRead) record->span_id = seen.span_id;
   }

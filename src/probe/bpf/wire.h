@@ -318,17 +318,18 @@ struct WireThreadState {
   __u64 fault_inode;
   __u32 fault_device;
   __u32 has_short;
-  __u64 start_time_ns;  // of the thread
-  __u32 blocked_call;   // number + 1 of the system call it last blocked in; 0 none yet
-  __u32 pad;
+  __u64 start_time_ns;   // of the thread
+  __u32 blocked_call;    // number + 1 of the system call it last blocked in; 0 none yet
+  __u32 layout_version;  // of the layout below, plus one; 0 not looked up
   char fault_name[kWireNameBytes];
   __u32 short_ns[kWireClasses];
   __u32 short_count[kWireClasses];
+  struct WireLayout layout;  // its process's, all zero when there is none
   struct WireContext context;
   struct WireWaitFacts facts;
   struct WireWaker waker;
 };
-WIRE_ASSERT(sizeof(struct WireThreadState) == 136 + 32 + 160 + 48 + 56 + 88);
+WIRE_ASSERT(sizeof(struct WireThreadState) == 136 + 32 + 160 + 40 + 48 + 56 + 88);
 
 // What a walk over the threads tells of one.
 struct WireOpenThread {
