@@ -164,8 +164,10 @@ class RunCommand : public Subcommand {
       std::string key = std::string(prefix) + "_API_KEY";
       SetDefault(&out, key.c_str(), "tailspan");
     }
-    if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2"))
-      SetDefault(&out, "LANGSMITH_TRACING", "true");
+    if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2") && !getenv("LANGSMITH_TRACING")) {
+      out.emplace_back("LANGSMITH_TRACING", "true");
+      out.emplace_back("TAILSPAN_LANGSMITH_DEFAULT", "1");  // nobody asked for it: hooks/one_tracer.py
+    }
     BypassProxies(&out);
     std::string python = PythonFolder();
     if (!python.empty()) {
