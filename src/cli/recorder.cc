@@ -263,6 +263,7 @@ Status Recorder::Finish() {
   wake_.notify_all();
   collector_.join();
   writer_.join();
+  Status status = WriteOnce(false);  // makes room for what comes last
   receiver_->Stop();
   DrainOnce(true);
   if (probes_) probes_->PublishLosses();
@@ -270,7 +271,8 @@ Status Recorder::Finish() {
   for (model::Capability& line : ReadPythonStatus(options_.status_folder))
     info_.capabilities.push_back(std::move(line));
   info_.end_unix_ns = base::UnixNowNs();
-  Status status = WriteOnce(false);
+  Status last = WriteOnce(false);
+  if (status.ok()) status = last;
   info_.loss = base::LossCounters::Global().NonZero();
   FilesAs files(file_user_);
   Status told = store_->PutInfo(info_);
