@@ -88,7 +88,10 @@ def test_the_command_gets_each_signal_once(tmp_path: pathlib.Path, send: Callabl
                COUNTER, str(told), *leave]
     pid, terminal = os.forkpty()  # the leader of a session, in the terminal's foreground
     if pid == 0:
-        os.execv(TAILSPAN, command)
+        try:
+            os.execv(TAILSPAN, command)
+        finally:
+            os._exit(127)
     deadline = time.monotonic() + 20
     while not told.with_suffix(".ready").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
