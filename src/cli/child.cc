@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -16,6 +15,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
+
+#include "cli/caller.h"
+#include "cli/group_witness.h"
 
 namespace tailspan::cli {
 namespace {
@@ -30,15 +33,17 @@ std::atomic<uint64_t> g_noted{0};
 rlimit g_descriptors{};  // as tailspan was called
 bool g_descriptors_raised = false;
 
-// A terminal's Ctrl-C reaches the whole foreground group, the command included; only what was sent to tailspan alone is
-// passed on.
+// What went to the whole process group has reached the command too, as long as it has not left the group (timeout(1)
+// does, and interactive shells): it must not get it a second time.
 void PassOn(int signal, siginfo_t* info, void*) {
   int error = errno;
+  SentTo sent_to = WhereSent(signal);
+  // A hangup reaches the leader of a session alone.
+  if (sent_to == SentTo::kUnknown && info->si_code == SI_KERNEL && signal != SIGHUP) sent_to = SentTo::kGroup;
   pid_t child = g_child.load();
-  bool from_terminal = info->si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
   if (child <= 0) {
     g_noted.fetch_or(uint64_t{1} << signal);
-  } else if (!from_terminal) {
+  } else if (sent_to != SentTo::kGroup || getpgid(child) != getpgrp()) {
     kill(child, signal);
   }
   errno = error;
@@ -53,7 +58,7 @@ void CatchSignals() {
   struct sigaction action {};
   action.sa_sigaction = PassOn;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigemptyset(&action.sa_mask);
+  sigfillset(&action.sa_mask);
   for (size_t i = 0; i < std::size(kPassedOn); ++i) {
     sigaction(kPassedOn[i], nullptr, &g_before[i]);
     if (g_before[i].sa_handler != SIG_IGN) sigaction(kPassedOn[i], &action, nullptr);
@@ -128,14 +133,14 @@ base::Result<std::string> FindProgram(const std::string& name) {
   if (g_descriptors_raised) setrlimit(RLIMIT_NOFILE, &g_descriptors);
   for (const std::string& name : options.unset) unsetenv(name.c_str());
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
-  uid_t uid;
-  gid_t gid;
-  std::string user, home;
-  if (!options.as_root && CalledBySudo(&uid, &gid, &user, &home)) {
-    if (initgroups(user.c_str(), gid) != 0 || setgid(gid) != 0 || setuid(uid) != 0) fail(errno);
-    setenv("HOME", home.c_str(), 1);
-    setenv("USER", user.c_str(), 1);
-    setenv("LOGNAME", user.c_str(), 1);
+  const std::optional<Caller> caller = options.as_root ? std::nullopt : SudoCaller();
+  if (caller) {
+    if (setgroups(caller->groups.size(), caller->groups.data()) != 0 || setgid(caller->gid) != 0 ||
+        setuid(caller->uid) != 0)
+      fail(errno);
+    setenv("HOME", caller->home.c_str(), 1);
+    setenv("USER", caller->name.c_str(), 1);
+    setenv("LOGNAME", caller->name.c_str(), 1);
     // A changed user is not dumpable, and its /proc entries would be root's.
     prctl(PR_SET_DUMPABLE, 1);
   }
@@ -156,21 +161,6 @@ base::Result<std::string> FindProgram(const std::string& name) {
 }
 
 }  // namespace
-
-bool CalledBySudo(uid_t* uid, gid_t* gid, std::string* name, std::string* home) {
-  const char* sudo_uid = getenv("SUDO_UID");
-  if (geteuid() != 0 || !sudo_uid) return false;
-  char* end = nullptr;
-  unsigned long id = strtoul(sudo_uid, &end, 10);
-  if (*end || id == 0) return false;
-  passwd* entry = getpwuid(static_cast<uid_t>(id));
-  if (!entry) return false;
-  *uid = entry->pw_uid;
-  *gid = entry->pw_gid;
-  *name = entry->pw_name;
-  *home = entry->pw_dir;
-  return true;
-}
 
 base::Result<Child> Child::Prepare(const ChildOptions& options) {
   auto program = FindProgram(options.command.front());

@@ -49,7 +49,4 @@ bool EndPassingOn();
 // given the limit that tailspan was called with.
 void RaiseDescriptorLimit();
 
-// The user who called sudo; false when nobody did.
-bool CalledBySudo(uid_t* uid, gid_t* gid, std::string* name, std::string* home);
-
 }  // namespace tailspan::cli

@@ -1,9 +1,11 @@
 #include "cli/install_layout.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 namespace tailspan::cli {
 
@@ -20,7 +22,7 @@ std::string PythonFolder() {
   return {};
 }
 
-StatusFolder::StatusFolder() {
+StatusFolder::StatusFolder(std::optional<Caller> owner) : owner_(std::move(owner)) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   if (error) folder = "/tmp";  // TMPDIR names no folder
@@ -28,10 +30,12 @@ StatusFolder::StatusFolder() {
   if (mkdtemp(made.data())) {
     path_ = made;
     chmod(path_.c_str(), 01777);
+    if (owner_ && lchown(path_.c_str(), owner_->uid, owner_->gid) != 0) owner_.reset();
   }
 }
 
 StatusFolder::~StatusFolder() {
+  FilesAs files(owner_);
   std::error_code error;
   if (!path_.empty()) std::filesystem::remove_all(path_, error);
 }

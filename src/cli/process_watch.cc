@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "base/clock.h"
@@ -38,6 +40,17 @@ std::string ReadFile(const std::string& path, size_t bytes_max = 1 << 20) {
 }
 
 std::string Proc(int32_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+std::vector<int32_t> ThreadsOf(int32_t pid) {
+  std::vector<int32_t> threads;
+  DIR* folder = opendir(Proc(pid, "task").c_str());
+  if (!folder) return threads;
+  while (const dirent* entry = readdir(folder)) {
+    if (const int32_t thread = std::atoi(entry->d_name); thread > 0) threads.push_back(thread);
+  }
+  closedir(folder);
+  return threads;
+}
 
 int64_t TicksToMonoNs(uint64_t ticks_since_boot) {
   // /proc counts from boot (CLOCK_BOOTTIME); suspends are the difference to CLOCK_MONOTONIC. The two are never read at
@@ -69,23 +82,25 @@ bool ParseProcAddress(std::string_view text, SocketAddress* out) {
   return true;
 }
 
-// Connected TCP sockets of the process's network namespace, by inode.
-std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> ReadTcpTable(int32_t pid) {
+// The ends of those TCP sockets of the process's network namespace that are wanted, by inode. A host may have any number
+// of others. Columns by proc(5): sl local remote st tx:rx tr:tm retrnsmt uid timeout inode.
+std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> ReadTcpTable(int32_t pid,
+                                                                         const std::set<uint64_t>& wanted) {
+  constexpr unsigned kListening = 0x0A;
   std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> out;
   for (const char* name : {"net/tcp", "net/tcp6"}) {
-    std::istringstream lines(ReadFile(Proc(pid, name), 4 << 20));
-    std::string line;
-    std::getline(lines, line);  // the head
-    while (std::getline(lines, line)) {
-      std::istringstream fields(line);
-      std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout;
-      uint64_t inode = 0;
-      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+    std::unique_ptr<FILE, int (*)(FILE*)> table(std::fopen(Proc(pid, name).c_str(), "re"), std::fclose);
+    char line[512];
+    while (table && out.size() < wanted.size() && std::fgets(line, sizeof line, table.get())) {
+      char local[40], remote[40];
+      unsigned state = 0;
+      unsigned long long inode = 0;
+      const int fields = std::sscanf(line, "%*d: %39s %39s %x %*s %*s %*s %*u %*u %llu", local, remote, &state, &inode);
       SocketAddress a, b;
-      if (inode && ParseProcAddress(local, &a) && ParseProcAddress(remote, &b)) {
-        if (state == "0A") b = {};  // listening
-        out[inode] = {a, b};
-      }
+      if (fields != 4 || !wanted.contains(inode) || !ParseProcAddress(local, &a) || !ParseProcAddress(remote, &b))
+        continue;
+      if (state == kListening) b = {};
+      out[inode] = {a, b};
     }
   }
   return out;
@@ -156,7 +171,7 @@ void ProcessWatch::Update(model::RecordBatch* batch) {
       batch->processes.push_back(it->second.info);
     }
   }
-  if (!probes_) FindChildren(batch);
+  if (!probes_) FindChildren(false, batch);
   int64_t now_ns = base::MonoNowNs();
   for (auto it = processes_.begin(); it != processes_.end();) {
     Watched& watched = it->second;
@@ -180,19 +195,22 @@ void ProcessWatch::DrainRing(Watched* watched, model::RecordBatch* batch) {
   }
 }
 
-// Without the kernel's fork records: by reading who is whose child.
-void ProcessWatch::FindChildren(model::RecordBatch* batch) {
+// Without the kernel's fork records: by reading who is whose child. Each thread has its own children.
+void ProcessWatch::FindChildren(bool of_all_threads, model::RecordBatch* batch) {
   std::vector<int32_t> found;
   for (auto& [pid, watched] : processes_) {
     if (kill(pid, 0) != 0 && errno == ESRCH) {
       watched.gone = true;
       continue;
     }
-    std::string children = ReadFile(Proc(pid, "task/") + std::to_string(pid) + "/children");
-    std::istringstream list(children);
-    int32_t child = 0;
-    while (list >> child) {
-      if (!processes_.count(child)) found.push_back(child);
+    std::vector<int32_t> threads{pid};
+    if (of_all_threads) threads = ThreadsOf(pid);
+    for (int32_t thread : threads) {
+      std::istringstream list(ReadFile(Proc(pid, "task/") + std::to_string(thread) + "/children"));
+      int32_t child = 0;
+      while (list >> child) {
+        if (!processes_.count(child)) found.push_back(child);
+      }
     }
   }
   for (int32_t pid : found) Add(pid, batch);
@@ -217,6 +235,7 @@ void ProcessWatch::Look(int32_t pid, Watched* watched, model::RecordBatch* batch
 }
 
 void ProcessWatch::UpdateSlow(model::RecordBatch* batch) {
+  if (!probes_) FindChildren(true, batch);
   for (auto& [pid, watched] : processes_) {
     if (!watched.gone) ScanSockets(pid, &watched, batch);
   }
@@ -228,7 +247,7 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
   DIR* dir = opendir(folder.c_str());
   if (!dir) return;
   int64_t at_ns = base::MonoNowNs();  // before the look, so that it is not taken for news of a socket opened meanwhile
-  bool news = false;
+  std::set<uint64_t> news;
   while (dirent* entry = readdir(dir)) {
     char target[64];
     ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof target - 1);
@@ -238,11 +257,11 @@ void ProcessWatch::ScanSockets(int32_t pid, Watched* watched, model::RecordBatch
     uint64_t inode = std::strtoull(target + 8, nullptr, 10);
     now[fd] = inode;
     auto known = watched->sockets.find(fd);
-    news |= known == watched->sockets.end() || known->second != inode;
+    if (known == watched->sockets.end() || known->second != inode) news.insert(inode);
   }
   closedir(dir);
-  if (news) {
-    auto table = ReadTcpTable(pid);
+  if (!news.empty()) {
+    auto table = ReadTcpTable(pid, news);
     for (const auto& [fd, inode] : now) {
       auto known = watched->sockets.find(fd);
       auto found = table.find(inode);

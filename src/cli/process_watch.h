@@ -24,7 +24,7 @@ class ProcessWatch {
   void Add(int32_t pid, model::RecordBatch* batch);
   // Looks at new process events in `batch`, finds contexts and rings, drains the rings. Every 20 ms.
   void Update(model::RecordBatch* batch);
-  // Descriptors and states that change slowly. Every second.
+  // Descriptors, and without probes children of threads other than the first. Every second.
   void UpdateSlow(model::RecordBatch* batch);
 
  private:
@@ -38,7 +38,7 @@ class ProcessWatch {
   };
 
   void Look(int32_t pid, Watched* watched, model::RecordBatch* batch);
-  void FindChildren(model::RecordBatch* batch);
+  void FindChildren(bool of_all_threads, model::RecordBatch* batch);
   void DrainRing(Watched* watched, model::RecordBatch* batch);
   void ScanSockets(int32_t pid, Watched* watched, model::RecordBatch* batch);
 

@@ -1,9 +1,13 @@
 #include "cli/process_watch.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <thread>
 
 #include "context/thread_state.h"
@@ -33,6 +37,54 @@ TEST(ProcessWatch, AProcessThatIsAddedAgainKeepsItsKeyAndRing) {
   }).join();
   watch.Update(&batch);
   EXPECT_EQ(batch.span_changes.size(), 2u);
+}
+
+TEST(ProcessWatch, AChildOfAnyThreadIsFoundWithoutProbes) {
+  base::LossCounters loss;
+  ProcessWatch watch(nullptr, &loss, 0);
+  model::RecordBatch batch;
+  watch.Add(getpid(), &batch);
+  pid_t child = 0;
+  std::thread([&] {
+    child = fork();
+    if (child == 0) {
+      while (true) pause();
+    }
+    watch.UpdateSlow(&batch);
+  }).join();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(std::any_of(batch.processes.begin(), batch.processes.end(),
+                          [&](const model::ProcessInfo& info) { return info.key.pid == child; }));
+}
+
+TEST(ProcessWatch, SocketsAreToldWithTheirEnds) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {}};
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size);
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(connect(client, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  base::LossCounters loss;
+  ProcessWatch watch(nullptr, &loss, 0);
+  model::RecordBatch batch;
+  watch.Add(getpid(), &batch);
+  watch.UpdateSlow(&batch);
+  auto told = [&](int fd) {
+    auto found = std::find_if(batch.sockets.begin(), batch.sockets.end(), [&](const auto& one) { return one.fd == fd; });
+    return found == batch.sockets.end() ? model::SocketInfo{} : *found;
+  };
+  EXPECT_EQ(told(client).remote.port, ntohs(at.sin_port));
+  EXPECT_EQ(ToText(told(client).remote), "127.0.0.1:" + std::to_string(ntohs(at.sin_port)));
+  EXPECT_EQ(told(listener).local.port, ntohs(at.sin_port));
+  EXPECT_EQ(told(listener).remote.family, 0) << "it listens";
+  batch = {};
+  watch.UpdateSlow(&batch);
+  EXPECT_TRUE(batch.sockets.empty()) << "nothing is new";
+  close(client);
+  close(listener);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ using nlohmann::json;
 constexpr size_t kFilesMax = 1000;
 constexpr size_t kFileBytesMax = 256 << 10;
 constexpr size_t kReasonBytesMax = 200;
+constexpr size_t kNameBytesMax = 64;
+constexpr size_t kLinesMax = 200;
 
 std::string Reason(const json& state) {
   auto found = state.find("reason");
@@ -45,6 +47,7 @@ bool IsOn(const json& state) {
 // On when it is on in one process at least: helpers that use no hooked library report nothing else.
 void Merge(const std::string& signal, bool on, const std::string& reason, const char* remedy,
            std::map<std::string, model::Capability>* out) {
+  if (out->size() >= kLinesMax && !out->contains(signal)) return;
   auto [it, fresh] = out->try_emplace(signal, model::Capability{signal, on, on ? "" : reason, on ? "" : remedy});
   if (!fresh && on) it->second = {signal, true, "", ""};
 }
@@ -66,7 +69,7 @@ std::vector<model::Capability> ReadPythonStatus(const std::string& folder) {
     if (auto hooks = status.find("hooks"); hooks != status.end() && hooks->is_object()) {
       for (const auto& [name, state] : hooks->items()) {
         if (!state.is_object() || IsOn(state)) continue;
-        Merge("python_hook_" + name, false, Reason(state),
+        Merge("python_hook_" + name.substr(0, kNameBytesMax), false, Reason(state),
               "use a version of the library that docs/python-hooks.md names", &found);
       }
     }
@@ -75,7 +78,7 @@ std::vector<model::Capability> ReadPythonStatus(const std::string& folder) {
       bool on = ring != loop->end() && ring->is_boolean() && ring->get<bool>();
       std::string reason =
           ring != loop->end() && ring->is_string() ? ring->get<std::string>().substr(0, kReasonBytesMax) : "";
-      Merge("loop_ring", on, reason, "needs asyncio's own loop on CPython 3.10 to 3.13", &found);
+      Merge("loop_ring", on, reason, "needs asyncio's own loop on CPython 3.10 to 3.14", &found);
     }
   }
   std::vector<model::Capability> out;

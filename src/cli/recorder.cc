@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/background_thread.h"
@@ -17,7 +18,6 @@
 namespace tailspan::cli {
 namespace {
 
-using base::Loss;
 using base::Result;
 using base::Status;
 using std::chrono::milliseconds;
@@ -30,9 +30,6 @@ constexpr int kCollectsPerSlowScan = 50;
 // The command has precedence: what waits to be written waits in memory, but no longer than this.
 constexpr milliseconds kWriteRoundMax{400};
 constexpr int kWriterNice = 5;  // while it is an ordinary thread
-// What may wait for a slow disk before spans are shed; records of kernel and loops are never shed here, their rings are
-// the limit.
-constexpr size_t kPendingSpanBytesMax = 1u << 30;
 
 std::string FirstLine(const char* path) {
   std::ifstream in(path);
@@ -47,51 +44,47 @@ model::HostKey ThisHost() {
   return {name.nodename, FirstLine("/proc/sys/kernel/random/boot_id")};
 }
 
-template <typename T>
-void MoveTail(std::vector<T>* from, std::vector<T>* to) {
-  if (to->empty()) {
-    *to = std::move(*from);
-  } else {
-    to->insert(to->end(), std::make_move_iterator(from->begin()), std::make_move_iterator(from->end()));
-  }
-  from->clear();
-}
-
-void MoveBatch(model::RecordBatch* from, model::RecordBatch* to) {
-  MoveTail(&from->spans, &to->spans);
-  MoveTail(&from->intervals, &to->intervals);
-  MoveTail(&from->process_events, &to->process_events);
-  MoveTail(&from->processes, &to->processes);
-  MoveTail(&from->retransmissions, &to->retransmissions);
-  MoveTail(&from->sockets, &to->sockets);
-  MoveTail(&from->sockets_ready, &to->sockets_ready);
-  MoveTail(&from->block_requests, &to->block_requests);
-  MoveTail(&from->cpu_samples, &to->cpu_samples);
-  MoveTail(&from->steps, &to->steps);
-  MoveTail(&from->sites, &to->sites);
-  MoveTail(&from->span_changes, &to->span_changes);
-  MoveTail(&from->polls, &to->polls);
-  MoveTail(&from->loop_holes, &to->loop_holes);
-  MoveTail(&from->gc_pauses, &to->gc_pauses);
-  MoveTail(&from->clock_pairs, &to->clock_pairs);
+size_t PendingBytesMax(size_t wanted) {
+  if (wanted) return wanted;
+  constexpr size_t kMost = size_t{1} << 30, kLeast = size_t{64} << 20;
+  const auto memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return std::clamp(memory / 8, kLeast, kMost);
 }
 
 }  // namespace
 
-Recorder::Recorder(const RecorderOptions& options) : options_(options) {}
+Recorder::Recorder(const RecorderOptions& options)
+    : options_(options), pending_(PendingBytesMax(options.pending_bytes_max), &base::LossCounters::Global()) {}
 
 Result<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
   std::unique_ptr<Recorder> recorder(new Recorder(options));
-  auto store = store::duckdb::Create(options.file, {});
-  if (!store.ok()) return std::move(store).error();
-  recorder->store_ = std::move(*store);
+  if (options.files_as_caller) recorder->file_user_ = SudoCaller();
+  if (Status opened = recorder->OpenStore(); !opened.ok()) return std::move(opened).error();
+  const std::optional<Caller> file_user = recorder->file_user_;
   Status begun = recorder->Begin();
   if (begun.ok()) return recorder;
   // Nothing is recorded: a file would only be in the way of the next try.
   recorder.reset();
+  FilesAs files(file_user);
   unlink(options.file.c_str());
   unlink((options.file + ".wal").c_str());
   return std::move(begun).error();
+}
+
+Status Recorder::OpenStore() {
+  auto make = [this] {
+    FilesAs files(file_user_);
+    return options_.make_store ? options_.make_store(options_.file) : store::duckdb::Create(options_.file, {});
+  };
+  auto store = make();
+  if (!store.ok() && store.error().code == base::Code::kPermission && file_user_) {
+    // Where the caller may not write, neither may the command.
+    file_user_.reset();
+    store = make();
+  }
+  if (!store.ok()) return std::move(store).error();
+  store_ = std::move(*store);
+  return {};
 }
 
 Status Recorder::Begin() {
@@ -105,8 +98,7 @@ Status Recorder::Begin() {
   info_.manifest["kernel"] = std::string(name.sysname) + " " + name.release + " " + name.machine;
   info_.manifest["cpus"] = std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
   info_.manifest["threshold_us"] = std::to_string(options_.probes.threshold_ns / 1000);
-  pending_.host = info_.host;
-  pending_.clock_pairs.push_back(base::SampleClockPair());
+  AddClockPair();
 
   if (options_.use_probes) {
     auto probes = probe::KernelProbes::Open(options_.probes);
@@ -131,7 +123,10 @@ Status Recorder::Begin() {
   if (!receiver.ok()) return std::move(receiver).error();
   receiver_ = std::move(*receiver);
 
-  if (Status status = store_->PutInfo(info_); !status.ok()) return status;
+  {
+    FilesAs files(file_user_);
+    if (Status status = store_->PutInfo(info_); !status.ok()) return status;
+  }
   if (Status status = WriteOnce(true); !status.ok()) return status;
   collector_ = std::thread([this] { CollectLoop(); });
   writer_ = std::thread([this] { WriteLoop(); });
@@ -144,6 +139,8 @@ Recorder::~Recorder() {
     if (!ignored.ok()) base::LogError("{}", ignored.error().message);
   }
   receiver_.reset();  // before what its sink uses
+  FilesAs files(file_user_);
+  store_.reset();
 }
 
 Status Recorder::Follow(int32_t pid) {
@@ -153,25 +150,25 @@ Status Recorder::Follow(int32_t pid) {
   Status status;
   if (probes_) status = probes_->FollowProcess(pid);
   std::lock_guard lock(mutex_);
-  MoveBatch(&found, &pending_);
+  pending_.Add(std::move(found));
   return status;
 }
 
 void Recorder::TakeSpans(std::vector<model::Span>&& spans) {
-  size_t bytes = 0;
   uint64_t complete = 0;
-  for (const model::Span& span : spans) {
-    bytes += ApproxBytes(span);
-    complete += span.complete;  // the others come again
-  }
+  for (const model::Span& span : spans) complete += span.complete;  // the others come again
+  model::RecordBatch batch;
+  batch.spans = std::move(spans);
   std::lock_guard lock(mutex_);
   spans_received_ += complete;
-  if (pending_span_bytes_ + bytes > kPendingSpanBytesMax) {
-    base::LossCounters::Global().Add(Loss::kShedUnderLoad, spans.size());
-    return;
-  }
-  pending_span_bytes_ += bytes;
-  MoveTail(&spans, &pending_.spans);
+  pending_.Add(std::move(batch));
+}
+
+void Recorder::AddClockPair() {
+  model::RecordBatch batch;
+  batch.clock_pairs.push_back(base::SampleClockPair());
+  std::lock_guard lock(mutex_);
+  pending_.Add(std::move(batch));
 }
 
 void Recorder::DrainOnce(bool last) {
@@ -185,7 +182,7 @@ void Recorder::DrainOnce(bool last) {
     watch_->Update(&batch);
   }
   std::lock_guard lock(mutex_);
-  MoveBatch(&batch, &pending_);
+  pending_.Add(std::move(batch));
 }
 
 void Recorder::CollectLoop() {
@@ -200,7 +197,7 @@ void Recorder::CollectLoop() {
       }
       batch.clock_pairs.push_back(base::SampleClockPair());
       std::lock_guard lock(mutex_);
-      MoveBatch(&batch, &pending_);
+      pending_.Add(std::move(batch));
     }
     std::unique_lock lock(mutex_);
     if (wake_.wait_for(lock, kCollectEvery, [this] { return stopping_; })) return;
@@ -232,14 +229,21 @@ void Recorder::WriteLoop() {
 }
 
 Status Recorder::WriteOnce(bool flush) {
-  model::RecordBatch batch;
-  batch.host = info_.host;
+  FilesAs files(file_user_);
+  Status status;
+  {
+    model::RecordBatch batch;
+    {
+      std::lock_guard lock(mutex_);
+      batch = pending_.Take();
+    }
+    batch.host = info_.host;
+    status = store_->Append(batch);
+  }
   {
     std::lock_guard lock(mutex_);
-    MoveBatch(&pending_, &batch);
-    pending_span_bytes_ = 0;
+    pending_.Written();
   }
-  Status status = store_->Append(batch);
   if (!status.ok() || !flush) return status;
   auto loss = base::LossCounters::Global().NonZero();
   if (loss == info_.loss) return store_->Flush();
@@ -263,15 +267,18 @@ Status Recorder::Finish() {
   wake_.notify_all();
   collector_.join();
   writer_.join();
+  Status status = WriteOnce(false);  // makes room for what comes last
   receiver_->Stop();
   DrainOnce(true);
   if (probes_) probes_->PublishLosses();
-  pending_.clock_pairs.push_back(base::SampleClockPair());
+  AddClockPair();
   for (model::Capability& line : ReadPythonStatus(options_.status_folder))
     info_.capabilities.push_back(std::move(line));
   info_.end_unix_ns = base::UnixNowNs();
-  Status status = WriteOnce(false);
+  Status last = WriteOnce(false);
+  if (status.ok()) status = last;
   info_.loss = base::LossCounters::Global().NonZero();
+  FilesAs files(file_user_);
   Status told = store_->PutInfo(info_);
   if (!told.ok()) {
     // What could not be written is given up. That it is missing may still find room.

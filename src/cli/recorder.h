@@ -2,21 +2,24 @@
 //
 // Two threads of its own beside the receiver's: the collecting one drains probes and rings every 20 ms; the writing one
 // appends what has gathered every quarter second and makes it durable every second, so that a killed tailspan loses at
-// most two seconds. What cannot be had (no root, no BTF) is a line of capabilities(), not an error; an unwritable file
+// most two seconds. What waits in between is bounded (pending_records.h). What cannot be had (no root, no BTF) is a line of capabilities(), not an error; an unwritable file
 // is one.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/loss.h"
 #include "base/result.h"
+#include "cli/caller.h"
+#include "cli/pending_records.h"
 #include "collect/receiver.h"
 #include "model/batch.h"
 #include "probe/kernel_probes.h"
@@ -36,6 +39,10 @@ struct RecorderOptions {
   probe::KernelProbesOptions probes;
   uint32_t ring_drop_per_mille = 0;  // test option: loses loop records on purpose, counted
   std::string status_folder;         // where the Python package leaves what it could not do; "" none
+  bool files_as_caller = true;       // under sudo the file is made by the user who called it, where that user may
+  size_t pending_bytes_max = 0;      // what may wait for the store; 0: an eighth of the memory, at most 1 GiB
+  // Makes the store that is written to; null: DuckDB's. `file` is `file` above.
+  std::function<base::Result<std::unique_ptr<store::Store>>(const std::string& file)> make_store;
 };
 
 class Recorder {
@@ -45,6 +52,8 @@ class Recorder {
 
   uint16_t port() const { return receiver_->port(); }
   bool probes_on() const { return probes_ != nullptr; }
+  // As whom the recording's files are opened; nullopt: as who tailspan is.
+  const std::optional<Caller>& file_user() const { return file_user_; }
   // Takes in a process and, from now on, its children. Best before it runs.
   base::Status Follow(int32_t pid);
   // After the command has ended: takes what clients still send, the probes' last records, and closes the file.
@@ -57,8 +66,10 @@ class Recorder {
  private:
   explicit Recorder(const RecorderOptions& options);
 
+  base::Status OpenStore();
   base::Status Begin();  // with store_ open
   void TakeSpans(std::vector<model::Span>&& spans);
+  void AddClockPair();
   void CollectLoop();
   void WriteLoop();
   void DrainOnce(bool last);
@@ -66,7 +77,8 @@ class Recorder {
 
   RecorderOptions options_;
   model::RecordingInfo info_;
-  std::unique_ptr<store::Store> store_;
+  std::optional<Caller> file_user_;
+  std::unique_ptr<store::Store> store_;  // used as file_user_ only
   std::unique_ptr<collect::Receiver> receiver_;
   std::unique_ptr<probe::KernelProbes> probes_;
   std::unique_ptr<ProcessWatch> watch_;
@@ -74,8 +86,7 @@ class Recorder {
 
   mutable std::mutex mutex_;  // what stands below
   std::condition_variable wake_;
-  model::RecordBatch pending_;
-  size_t pending_span_bytes_ = 0;
+  PendingRecords pending_;
   base::Status write_status_;
   uint64_t spans_received_ = 0;
   bool stopping_ = false;

@@ -10,11 +10,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "base/log.h"
 #include "cli/answer.h"
 #include "cli/attach.h"
+#include "cli/caller.h"
 #include "cli/child.h"
+#include "cli/group_witness.h"
 #include "cli/install_layout.h"
 #include "cli/recorder.h"
 #include "cli/subcommand.h"
@@ -136,6 +139,7 @@ class RunCommand : public Subcommand {
     options.probes.drop_per_mille = static_cast<uint32_t>(drop_per_mille_);
     options.ring_drop_per_mille = static_cast<uint32_t>(drop_ring_per_mille_);
     options.probes.excluded_comms = exclude_;
+    options.files_as_caller = !as_root_;
     return options;
   }
 
@@ -160,8 +164,10 @@ class RunCommand : public Subcommand {
       std::string key = std::string(prefix) + "_API_KEY";
       SetDefault(&out, key.c_str(), "tailspan");
     }
-    if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2"))
-      SetDefault(&out, "LANGSMITH_TRACING", "true");
+    if (!getenv("LANGCHAIN_TRACING_V2") && !getenv("LANGSMITH_TRACING_V2") && !getenv("LANGSMITH_TRACING")) {
+      out.emplace_back("LANGSMITH_TRACING", "true");
+      out.emplace_back("TAILSPAN_LANGSMITH_DEFAULT", "1");  // nobody asked for it: hooks/one_tracer.py
+    }
     BypassProxies(&out);
     std::string python = PythonFolder();
     if (!python.empty()) {
@@ -175,8 +181,9 @@ class RunCommand : public Subcommand {
   }
 
   int RunChild(const std::vector<std::string>& command) {
+    GroupWitness witness;
     RaiseDescriptorLimit();
-    StatusFolder status;
+    StatusFolder status(as_root_ ? std::nullopt : SudoCaller());
     RecorderOptions options = MakeOptions(command);
     options.status_folder = status.path();
     auto recorder = Recorder::Start(options);
@@ -184,7 +191,7 @@ class RunCommand : public Subcommand {
       base::LogError("{}", recorder.error().message);
       return kRunFailed;
     }
-    GiveFileToCaller();
+    GiveFileToCaller(**recorder);
     ChildOptions child_options;
     child_options.command = command;
     child_options.environment = Environment((*recorder)->port(), status.path());
@@ -200,6 +207,7 @@ class RunCommand : public Subcommand {
     base::LogInfo("recording {} to {}; spans at 127.0.0.1:{}, kernel probes {}", name_, file_, (*recorder)->port(),
                   (*recorder)->probes_on() ? "on" : "off");
     int exit_status = child->Wait();
+    witness.End();
     return FinishAndExplain(recorder->get(), exit_status);
   }
 
@@ -214,6 +222,7 @@ class RunCommand : public Subcommand {
   void Discard(Recorder* recorder) const {
     base::Status ignored = recorder->Finish();
     if (!ignored.ok()) base::LogError("{}", ignored.error().message);
+    FilesAs files(recorder->file_user());
     std::error_code none;
     std::filesystem::remove(file_, none);
     std::filesystem::remove(file_ + ".wal", none);
@@ -231,7 +240,7 @@ class RunCommand : public Subcommand {
       base::LogError("{}", recorder.error().message);
       return kRunFailed;
     }
-    GiveFileToCaller();
+    GiveFileToCaller(**recorder);
     OnStopSignals([](int) { g_stop = 1; });
     size_t followed = FollowNew(&*targets, recorder->get());
     if (!followed) {
@@ -275,14 +284,15 @@ class RunCommand : public Subcommand {
     return followed;
   }
 
-  // Under sudo the recording belongs to the user who asked for it, from its beginning: tailspan may be killed.
-  void GiveFileToCaller() const {
-    uid_t uid;
-    gid_t gid;
-    std::string user, home;
-    if (as_root_ || !CalledBySudo(&uid, &gid, &user, &home)) return;
+  // Under sudo the recording belongs to the user who asked for it, from its beginning: tailspan may be killed. Here is
+  // left what root had to make, in a folder where that user makes no files.
+  void GiveFileToCaller(const Recorder& recorder) const {
+    if (as_root_ || recorder.file_user()) return;
+    const std::optional<Caller> caller = SudoCaller();
+    if (!caller) return;
     // Never through a link that the command may have put there.
-    if (lchown(file_.c_str(), uid, gid) != 0) base::LogWarning("{} stays root's", file_);
+    if (lchown(file_.c_str(), caller->uid, caller->gid) != 0) base::LogWarning("{} stays root's", file_);
+    (void)!lchown((file_ + ".wal").c_str(), caller->uid, caller->gid);
   }
 
   int FinishAndExplain(Recorder* recorder, int exit_status) {
@@ -303,6 +313,7 @@ class RunCommand : public Subcommand {
     answer.file = file_;
     answer.explain.quantile = quantile_;
     answer.explain.operation = operation_;
+    FilesAs files(recorder->file_user());
     base::Result<Answer> text = Explain(answer);
     if (!text.ok()) {
       base::LogError("{}", text.error().message);

@@ -122,7 +122,7 @@ class Receiver::Core {
   // The process that sent the request, 0 unknown.
   int32_t SenderOf(const http::Request& request) {
     auto [sender, is_new] = sender_pids_.try_emplace(request.connection, 0);
-    if (is_new) sender->second = senders_.Find(request.peer_port, request.own_port);
+    if (is_new) sender->second = senders_.Find(request.peer, request.own);
     int32_t pid = sender->second;
     // Connections are numbered as they come: the first is the oldest.
     if (sender_pids_.size() > connections_max_) sender_pids_.erase(sender_pids_.begin());

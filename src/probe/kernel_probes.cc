@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/clock.h"
@@ -154,6 +155,9 @@ struct KernelProbes::State {
   Status TryOptional(const OptionalSignal& signal, const KernelProbesOptions& options);
   void SetCapability(const std::string& signal, const Status& status, const char* remedy);
   uint64_t Counter(uint32_t counter) const;
+  // Entries of the table of flows; nullopt when the kernel does not tell.
+  std::optional<uint64_t> FlowsThere() const;
+  void CountForgottenFlows();
   void FollowEvents(const model::RecordBatch& batch, size_t first);
   void RefreshLayouts(int64_t now);
   Status SetLayout(int32_t pid, const ProcessLayout& layout);
@@ -177,7 +181,10 @@ struct KernelProbes::State {
   std::map<int32_t, PendingLayout> pending;
   std::set<int32_t> followed;
   uint64_t threads_not_followed = 0;
+  uint64_t layouts_full = 0;  // found no room in the kernel's table
   uint64_t undecodable = 0;
+  uint32_t flows_max = 0;
+  uint64_t flows_forgotten = 0;
   model::RecordBatch* batch = nullptr;  // during Drain
 };
 
@@ -196,12 +203,14 @@ Status KernelProbes::State::LoadHot(const KernelProbesOptions& options) {
     constants->drop_per_mille = options.drop_per_mille;
     constants->cpu_mask = slots - 1;
     if (bpf_map__set_max_entries(object.FindMap("cpu_history"), slots) != 0 ||
+        bpf_map__set_max_entries(object.FindMap("flows"), options.flows_max) != 0 ||
         bpf_map__set_max_entries(object.FindMap("records"), options.ring_buffer_bytes) != 0)
       return base::Error{base::Code::kInvalidArgument, "the ring buffer's size must be a power of two", EINVAL};
     return {};
   });
   if (!loaded) return std::move(loaded).error();
   hot = std::make_unique<KernelObject>(std::move(loaded).value());
+  flows_max = options.flows_max;
   for (const std::string& comm : options.excluded_comms) {
     char key[kWireCommBytes] = {};
     comm.copy(key, sizeof key - 1);
@@ -267,6 +276,34 @@ uint64_t KernelProbes::State::Counter(uint32_t counter) const {
   uint64_t sum = 0;
   for (uint64_t n : per_cpu) sum += n;
   return sum;
+}
+
+std::optional<uint64_t> KernelProbes::State::FlowsThere() const {
+  constexpr uint32_t kBatchRows = 4096;
+  std::vector<WireFlow> keys(kBatchRows);
+  std::vector<WireFlowState> values(kBatchRows);
+  uint64_t there = 0;
+  uint32_t from = 0, next = 0;
+  for (bool is_first = true;; is_first = false) {
+    uint32_t count = kBatchRows;
+    const int failed = bpf_map_lookup_batch(hot->MapFd("flows"), is_first ? nullptr : &from, &next, keys.data(),
+                                            values.data(), &count, nullptr);
+    if (failed != 0 && errno != ENOENT) return std::nullopt;
+    there += count;
+    if (failed != 0) return there;  // that was the end
+    from = next;
+  }
+}
+
+// A full table makes room without a word. What was put in and neither taken out nor is there was pushed out; what comes
+// and goes while we count can only make it less. Looked for when the table may have been full at all.
+void KernelProbes::State::CountForgottenFlows() {
+  const uint64_t added = Counter(kWireFlowsAdded);
+  if (added <= Counter(kWireFlowsRemoved) + flows_max / 2) return;
+  const std::optional<uint64_t> there = FlowsThere();
+  if (!there) return;
+  const uint64_t left = *there + Counter(kWireFlowsRemoved);
+  if (added > left) flows_forgotten = std::max(flows_forgotten, added - left);
 }
 
 KernelProbes::KernelProbes(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -371,8 +408,10 @@ Status KernelProbes::State::SetLayout(int32_t pid, const ProcessLayout& layout) 
   if (layout.gil_holder_address) wire.flags |= kWireHasHolder;
   if (layout.gil_holder_by_pthread) wire.flags |= kWireHolderByPthread;
   const uint32_t key = static_cast<uint32_t>(pid);
-  if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0)
+  if (bpf_map_update_elem(hot->MapFd("layouts"), &key, &wire, BPF_ANY) != 0) {
+    ++layouts_full;
     return base::OsError(errno, fmt::format("no room for the layout of process {}", pid));
+  }
   LayoutsChanged();
   layouts[pid] = layout;
   layouts_set_mono_ns[pid] = base::MonoNowNs();
@@ -454,8 +493,10 @@ ProbeLosses KernelProbes::Losses() const {
   losses.holes = state.Counter(kWireHoles);
   losses.holes_ns = state.Counter(kWireHolesNs);
   losses.repaired = state.Counter(kWireRepaired);
-  losses.maps_full =
-      state.Counter(kWireProcessesFull) + state.Counter(kWireFlowsFull) + state.Counter(kWireRequestsFull);
+  losses.maps_full = state.Counter(kWireProcessesFull) + state.layouts_full + state.Counter(kWireFlowsFull) +
+                     state.Counter(kWireRequestsFull);
+  state_->CountForgottenFlows();
+  losses.flows_forgotten = state.flows_forgotten;
   losses.contexts_unreadable = state.Counter(kWireContextUnreadable);
   losses.recursion_misses = state.hot->RecursionMisses();
   for (const KernelObject& object : state.optional) losses.recursion_misses += object.RecursionMisses();
@@ -473,6 +514,7 @@ void KernelProbes::PublishLosses() const {
   global.Set(base::Loss::kKernelThreadUnfollowed, losses.threads_not_followed);
   global.Set(base::Loss::kKernelRecordHole, losses.holes + losses.recursion_misses + losses.undecodable);
   global.Set(base::Loss::kKernelMapFull, losses.maps_full);
+  global.Set(base::Loss::kKernelFlowForgotten, losses.flows_forgotten);
   global.Set(base::Loss::kKernelContextUnreadable, losses.contexts_unreadable);
 }
 

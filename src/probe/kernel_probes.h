@@ -23,6 +23,7 @@ struct KernelProbesOptions {
   int64_t gil_threshold_ns = 5'000;         // lower, since the GIL's release timeline is made of these records
   int64_t flush_ns = 10'000'000;            // shorter waits are summed for at most this long
   uint32_t ring_buffer_bytes = 16u << 20;   // a power of two
+  uint32_t flows_max = 16'384;              // TCP sockets known at once; beyond, those used least are forgotten
   uint32_t drop_per_mille = 0;              // test option: loses records on purpose, counted
   unsigned sample_hz = 49;                  // CPU sampling, 0 off
   std::vector<std::string> excluded_comms;  // not followed from their exec on
@@ -47,6 +48,7 @@ struct ProbeLosses {
   uint64_t holes = 0, holes_ns = 0;
   uint64_t repaired = 0;  // switches that the kernel did not tell, timed by its books: nothing is lost
   uint64_t maps_full = 0;
+  uint64_t flows_forgotten = 0;
   uint64_t contexts_unreadable = 0;
   uint64_t recursion_misses = 0;
   uint64_t undecodable = 0;

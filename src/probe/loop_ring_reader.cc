@@ -211,7 +211,7 @@ bool LoopRingReader::DrainSlot(uint32_t index, uint64_t head, model::RecordBatch
   Slot& slot = slots_[index];
   const uint64_t capacity = tailspan_slot_capacity(index);
   if (head < slot.next || head - slot.next > kJumpMax) {
-    loss_->Add(base::Loss::kLoopRingBad);
+    Lose(&slot, base::Loss::kLoopRingBad, 1);  // how many records it was is not known
     slot.next = head;
     return true;
   }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -167,6 +168,50 @@ TEST(Follow, StoppedIsStopped) {
     if (one.cause == model::Cause::kStopped) stopped_ns += one.wait_end_mono_ns - one.wait_start_mono_ns;
   }
   EXPECT_GE(stopped_ns, 80'000'000);
+}
+
+// Opens COUNT connections to itself; keeps them all, or one at a time.
+std::vector<std::string> Connections(int count, bool keep) {
+  return {"/usr/bin/python3", "-c",
+          "import resource,socket,sys,time\n"
+          "resource.setrlimit(resource.RLIMIT_NOFILE,(4096,resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+          "s=socket.create_server(('127.0.0.1',0))\n"
+          "kept=[]\n"
+          "for i in range(int(sys.argv[1])):\n"
+          "  c=socket.create_connection(s.getsockname())\n"
+          "  a=s.accept()[0]\n"
+          "  if sys.argv[2]=='keep': kept+=[a,c]\n"
+          "  else: a.close(); c.close()\n"
+          "time.sleep(.3)\n",
+          std::to_string(count), keep ? "keep" : "close"};
+}
+
+bool LearnsConnections(const std::vector<model::Capability>& capabilities) {
+  return std::any_of(capabilities.begin(), capabilities.end(),
+                     [](const auto& one) { return one.signal == "connections" && one.on; });
+}
+
+TEST(Follow, ConnectionsThatAreForgottenAreCounted) {
+  SKIP_WITHOUT_PROBES();
+  probe::KernelProbesOptions small;
+  small.flows_max = 512;
+  auto crowded = RecordCommand(Connections(600, true), small);
+  ASSERT_TRUE(crowded) << crowded.error().message;
+  ASSERT_EQ(crowded->status, 0);
+  if (!LearnsConnections(crowded->capabilities)) GTEST_SKIP() << "no tracepoint of socket states";
+  // Two ends of each and the listener. All left the table when they were closed, but those that had been pushed out.
+  EXPECT_GE(crowded->losses.flows_forgotten, 2u * 600 - 512);
+  EXPECT_LE(crowded->losses.flows_forgotten, 2u * 600 + 1);
+  EXPECT_EQ(crowded->losses.maps_full, 0u);
+
+  auto one_by_one = RecordCommand(Connections(600, false), small);
+  ASSERT_TRUE(one_by_one) << one_by_one.error().message;
+  EXPECT_EQ(one_by_one->losses.flows_forgotten, 0u);
+  EXPECT_EQ(one_by_one->losses.maps_full, 0u);
+
+  auto roomy = RecordCommand(Connections(600, true), {});
+  ASSERT_TRUE(roomy) << roomy.error().message;
+  EXPECT_EQ(roomy->losses.flows_forgotten, 0u);
 }
 
 // The queue of a listener with no backlog is full: the second connection's first segment is dropped, and sent again

@@ -14,7 +14,7 @@ import time
 from typing import Iterator
 
 import pytest
-from test_run import HERE, TAILSPAN, explain, needs_root, one_error_line, tailspan
+from program import HERE, TAILSPAN, explain, needs_root, one_error_line, tailspan
 
 SITECUSTOMIZE = pathlib.Path(TAILSPAN).resolve().parents[1] / "python" / "sitecustomize"
 CGROUPS = {"v1": pathlib.Path("/sys/fs/cgroup/freezer"), "v2": pathlib.Path("/sys/fs/cgroup/unified")}

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from test_run import TAILSPAN, post_spans, tailspan
+from program import TAILSPAN, post_spans, tailspan
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"

@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 import pytest
-from test_run import HERE, ROOT, explain, needs_root, tailspan
+from program import HERE, ROOT, explain, needs_root, tailspan
 
 REPEAT = 2
 TOLERANCE = 0.05

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import pytest
-from test_run import HERE, explain, needs_root, one_error_line, tailspan
+from program import HERE, explain, needs_root, one_error_line, tailspan
 
 REQUESTS = 250
 SLOW_S, FAST_S = 0.2, 0.05

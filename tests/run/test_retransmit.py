@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from test_run import TAILSPAN, needs_root, tailspan
+from program import TAILSPAN, needs_root, tailspan
 
 HERE = pathlib.Path(__file__).parent
 EXCHANGES, DROP_ONE_IN, SERVER_S = 250, 25, 0.004

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from test_run import ROOT, TAILSPAN, explain, needs_root, query
+from program import ROOT, TAILSPAN, explain, needs_root, query
 
 HERE = pathlib.Path(__file__).parent
 REQUESTS = 200

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from test_run import a_command_that_waits, explain, langsmith_run, send, tailspan
+from program import a_command_that_waits, explain, langsmith_run, send, tailspan
 
 FIRST, SECOND = 7001, 7002  # two requests in one trace
 

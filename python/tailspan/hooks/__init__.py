@@ -40,6 +40,7 @@ HOOKS: tuple[tuple[str, str, str], ...] = (
     ("openllmetry_graph", "opentelemetry.instrumentation.langchain.patch", "openllmetry_graph"),
     ("one_tracer", "opentelemetry.instrumentation.langchain", "one_tracer"),
     ("one_tracer", "openinference.instrumentation.langchain", "one_tracer"),
+    ("one_tracer", "langsmith.utils", "one_tracer"),
     ("langchain_tracer", "langchain_core.tracers.langchain", "langchain_tracer"),
     ("cancelled_start", "langchain_core.callbacks.manager", "cancelled_runs"),
     ("cancelled_retriever", "langchain_core.retrievers", "cancelled_runs"),

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "model/kernel.h"
+
 namespace tailspan::collect::http {
 
 struct Request {
@@ -12,8 +14,7 @@ struct Request {
   std::string content_type;  // as sent, parameters included
   std::string content_encoding;
   std::string body;
-  uint16_t peer_port = 0;  // the client's end of the connection
-  uint16_t own_port = 0;
+  model::SocketAddress peer, own;  // the two ends of the connection
   uint64_t connection = 0;  // a number that no other connection of this server has
 };
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tailspan::collect::http {
@@ -17,8 +18,9 @@ constexpr char kSocketTables[][16] = {"/proc/net/tcp", "/proc/net/tcp6"};
 
 using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// The inode of the socket with these ports, 0 when there is none. Columns by proc(5): sl local remote st ... inode.
-uint64_t InodeOf(uint16_t local_port, uint16_t remote_port) {
+// The inode of the socket with these ports, 0 when there is none. Columns by proc(5): sl local remote st ... inode. Takes
+// the longer the more sockets the host has: a millisecond for a thousand.
+uint64_t InodeInTable(uint16_t local_port, uint16_t remote_port) {
   for (const char* path : kSocketTables) {
     std::unique_ptr<FILE, int (*)(FILE*)> table(std::fopen(path, "re"), std::fclose);
     char line[512];
@@ -48,8 +50,9 @@ bool Holds(int32_t pid, const std::string& socket) {
 
 }  // namespace
 
-int32_t PeerProcesses::Find(uint16_t peer_port, uint16_t own_port) {
-  uint64_t inode = InodeOf(peer_port, own_port);
+int32_t PeerProcesses::Find(const model::SocketAddress& peer, const model::SocketAddress& own) {
+  std::optional<uint64_t> told = use_diag_ ? diag_.InodeOf(peer, own) : std::nullopt;
+  uint64_t inode = told ? *told : InodeInTable(peer.port, own.port);
   if (inode == 0) return 0;
   std::string socket = "socket:[" + std::to_string(inode) + "]";
   for (int32_t pid : recent_) {

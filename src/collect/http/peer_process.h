@@ -4,16 +4,24 @@
 #include <cstdint>
 #include <vector>
 
+#include "collect/http/socket_diag.h"
+#include "model/kernel.h"
+
 namespace tailspan::collect::http {
 
 // One thread. Finding a process anew reads every process' descriptors (milliseconds); one seen before is tried first.
 class PeerProcesses {
  public:
-  // The process with a TCP socket from `peer_port` to `own_port`; 0 when it is not to be seen: gone, in another network
+  // `use_diag` false: as on a kernel that is not asked for single sockets, by the table of all.
+  explicit PeerProcesses(bool use_diag = true) : use_diag_(use_diag) {}
+
+  // The process with a TCP socket from `peer` to `own`; 0 when it is not to be seen: gone, in another network
   // namespace, or another user's without the privilege to look.
-  int32_t Find(uint16_t peer_port, uint16_t own_port);
+  int32_t Find(const model::SocketAddress& peer, const model::SocketAddress& own);
 
  private:
+  bool use_diag_;
+  SocketDiag diag_;
   std::vector<int32_t> recent_;  // the newest first, bounded
 };
 

@@ -54,6 +54,11 @@ size_t ConnectionsMax(size_t wanted) {
   return std::min<size_t>(wanted, std::max<rlim_t>(limit.rlim_cur / 2, 1));
 }
 
+model::SocketAddress AddressOf(const tcp::endpoint& end) {
+  if (end.address().is_v4()) return model::MakeSocketAddress(AF_INET, end.address().to_v4().to_bytes().data(), end.port());
+  return model::MakeSocketAddress(AF_INET6, end.address().to_v6().to_bytes().data(), end.port());
+}
+
 // The path of a target as one writes it to a proxy, http://HOST/PATH; any other is left as it is.
 std::string_view WithoutAuthority(std::string_view target) {
   size_t scheme = target.find("://");
@@ -119,7 +124,8 @@ class Session : public std::enable_shared_from_this<Session> {
     ++core_->session_count;
     number_ = ++core_->last_session;
     beast::error_code ignored;
-    peer_port_ = stream_.socket().remote_endpoint(ignored).port();
+    peer_ = AddressOf(stream_.socket().remote_endpoint(ignored));
+    own_ = AddressOf(stream_.socket().local_endpoint(ignored));
   }
   ~Session() {
     SetBusy(false);
@@ -185,8 +191,8 @@ class Session : public std::enable_shared_from_this<Session> {
     parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
     parser_->body_limit(limits.body_bytes);
     request_ = {};
-    request_.peer_port = peer_port_;
-    request_.own_port = core_->port;
+    request_.peer = peer_;
+    request_.own = own_;
     request_.connection = number_;
     head_only_ = false;
     // Pipelined bytes already in the buffer count as begun.
@@ -356,7 +362,7 @@ class Session : public std::enable_shared_from_this<Session> {
   int64_t since_mono_ns_ = base::MonoNowNs();
   size_t body_bytes_ = 0;
   size_t discarded_bytes_ = 0;
-  uint16_t peer_port_ = 0;
+  model::SocketAddress peer_, own_;
   uint64_t number_ = 0;
 };
 

@@ -6,9 +6,10 @@ char LICENSE[] SEC("license") = "GPL";
 
 enum { kTcpEstablished = 1, kTcpClose = 7, kTcpListen = 10, kConnectingMax = 4096 };
 
-// Sockets on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after SYN_SENT is told.
+// Whose sockets are on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after SYN_SENT
+// is told. Each leaves the table when it is let in or given up.
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, kConnectingMax);
   __type(key, u64);
   __type(value, u32);
@@ -16,7 +17,21 @@ struct {
 
 INLINE void Note(const struct WireFlow* flow, u32 tgid) {
   struct WireFlowState fresh = {.tgid = tgid};
-  if (bpf_map_update_elem(&flows, flow, &fresh, BPF_ANY)) Count(kWireFlowsFull, 1);
+  struct WireFlowState* known = bpf_map_lookup_elem(&flows, flow);
+  if (known) {
+    *known = fresh;
+  } else {
+    AddFlow(flow, &fresh);
+  }
+}
+
+// Who connects this socket, 0 unknown. It does so no longer.
+INLINE u32 TakeConnector(u64 socket) {
+  u32* connector = bpf_map_lookup_elem(&connecting, &socket);
+  if (!connector) return 0;
+  u32 tgid = *connector;
+  bpf_map_delete_elem(&connecting, &socket);
+  return tgid;
 }
 
 // A listener stands in the same table, by its port alone.
@@ -33,7 +48,8 @@ int BPF_PROG(OnSocketState, const struct sock* sk, int old_state, int new_state)
   u32 tgid = bpf_get_current_pid_tgid() >> 32;
   switch (new_state) {
     case kTcpSynSent:
-      if (FollowedState(bpf_get_current_task_btf())) bpf_map_update_elem(&connecting, &key, &tgid, BPF_ANY);
+      if (!FollowedState(bpf_get_current_task_btf())) return 0;
+      if (bpf_map_update_elem(&connecting, &key, &tgid, BPF_ANY)) Count(kWireFlowsFull, 1);
       return 0;
     case kTcpListen:
       if (!FollowedState(bpf_get_current_task_btf())) return 0;
@@ -42,11 +58,10 @@ int BPF_PROG(OnSocketState, const struct sock* sk, int old_state, int new_state)
       Note(&flow, tgid);
       return 0;
     case kTcpEstablished: {
+      u32 connector = old_state == kTcpSynSent ? TakeConnector(key) : 0;
       if (FindFlow(sk, &flow)) return 0;
-      u32* connector = bpf_map_lookup_elem(&connecting, &key);
       if (connector) {
-        Note(&flow, *connector);
-        bpf_map_delete_elem(&connecting, &key);
+        Note(&flow, connector);
         return 0;
       }
       struct WireFlow listener = flow;
@@ -56,7 +71,8 @@ int BPF_PROG(OnSocketState, const struct sock* sk, int old_state, int new_state)
       return 0;
     }
     case kTcpClose:
-      if (FindFlow(sk, &flow)) bpf_map_delete_elem(&flows, &flow);
+      if (old_state == kTcpSynSent) TakeConnector(key);
+      if (FindFlow(sk, &flow)) RemoveFlow(&flow);
       return 0;
     default:
       return 0;

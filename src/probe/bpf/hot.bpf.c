@@ -163,7 +163,7 @@ INLINE void NoteFlow(const struct WireTarget* target, u32 tgid) {
   flow.pad = 0;
   if (bpf_map_lookup_elem(&flows, &flow)) return;
   struct WireFlowState fresh = {.tgid = tgid, .retransmits = target->total_retransmits};
-  if (bpf_map_update_elem(&flows, &flow, &fresh, BPF_NOEXIST)) Count(kWireFlowsFull, 1);
+  AddFlow(&flow, &fresh);
 }
 
 INLINE void FillTarget(struct WireWait* wait, struct WireThreadState* state, struct task_struct* task) {

@@ -67,6 +67,27 @@ INLINE void Count(u32 counter, u64 n) {
   if (value) *value += n;
 }
 
+// For what is compared with another count: also right where an interrupt's program counts the same on this CPU.
+INLINE void CountExactly(u32 counter, u64 n) {
+  u64* value = bpf_map_lookup_elem(&counters, &counter);
+  if (value) __sync_fetch_and_add(value, n);
+}
+
+enum { kThereAlready = 17 };  // EEXIST
+
+INLINE void AddFlow(const struct WireFlow* flow, const struct WireFlowState* state) {
+  long status = bpf_map_update_elem(&flows, flow, state, BPF_NOEXIST);
+  if (!status) {
+    CountExactly(kWireFlowsAdded, 1);
+  } else if (status != -kThereAlready) {  // another CPU may have noted it meanwhile: nothing is lost
+    Count(kWireFlowsFull, 1);
+  }
+}
+
+INLINE void RemoveFlow(const struct WireFlow* flow) {
+  if (!bpf_map_delete_elem(&flows, flow)) CountExactly(kWireFlowsRemoved, 1);
+}
+
 INLINE struct WireThreadState* FollowedState(struct task_struct* task) {
   return bpf_task_storage_get(&threads, task, 0, 0);
 }

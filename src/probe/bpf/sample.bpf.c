@@ -31,5 +31,6 @@ int OnSample(void* context) {
     if (ReadContext(task, layout, &seen) == kContextRead) record->span_id = seen.span_id;
   }
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  Count(kWireRecords, 1);
   return 0;
 }

@@ -95,6 +95,8 @@ enum WireCounter {
   kWireRecords,            // records written, for scale
   kWireSwitches,           // switches of followed threads
   kWireRequestsFull,       // block requests that found no room
+  kWireFlowsAdded,         // entries made in the table of flows, and taken out of it: where more are missing than were
+  kWireFlowsRemoved,       // taken out, newer ones have pushed them out
   kWireCounterCount,
 };
 

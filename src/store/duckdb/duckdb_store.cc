@@ -47,6 +47,7 @@ class DuckdbStore : public Store {
   base::Status TakeHost(const model::HostKey& host);
   base::Status WriteInfo(const model::RecordingInfo& info);
   uint64_t PendingRows() const;
+  static uint64_t RowsOf(const model::RecordBatch& batch);
   duckdb_connection connection() const { return database_->connection(); }
 
   template <typename Row>
@@ -123,11 +124,21 @@ base::Status DuckdbStore::TakeHost(const model::HostKey& host) {
   return Write(HostTable(), &row, 1);
 }
 
+uint64_t DuckdbStore::RowsOf(const model::RecordBatch& batch) {
+  uint64_t rows = 0;
+  ForEachBatchTable(batch, [&rows](const auto&, const auto& table_rows) { rows += table_rows.size(); });
+  return rows;
+}
+
 base::Status DuckdbStore::Append(const model::RecordBatch& batch) {
   if (is_broken_) {
     base::Status opened = Transaction([] { return base::Status(); });
-    if (!opened.ok()) return opened;
+    if (!opened.ok()) {
+      loss_->Add(base::Loss::kStoreWriteFailed, RowsOf(batch));
+      return opened;
+    }
   }
+  const uint64_t rows = PendingRows() + RowsOf(batch);
   base::Status status = TakeHost(batch.host);
   if (!status.ok()) return status;
   for (const auto& process : batch.processes) process_starts_.Add(process.key.pid, process.key.start_mono_ns);
@@ -137,7 +148,7 @@ base::Status DuckdbStore::Append(const model::RecordBatch& batch) {
   ForEachBatchTable(batch, [&](const auto& table, const auto& rows) {
     if (status.ok()) status = Write(table, rows.data(), rows.size());
   });
-  if (!status.ok()) return Recover(std::move(status), PendingRows());
+  if (!status.ok()) return Recover(std::move(status), rows);
   return PendingRows() >= kPendingRowsMax ? Flush() : status;
 }
 
