@@ -144,7 +144,7 @@ TEST(Text, NoControlCodeOfAWatchedProgramReachesTheTerminal) {
     f.evidence_for = f.evidence_against = f.missing = {evil};
   }
   e.notes = {evil};
-  e.operations = {{evil, 1, 0}, {evil, 2, 0}};
+  e.operations = {{evil, 1, 0, false}, {evil, 2, 0, true}};
   const std::string text = RenderText(e);
   EXPECT_EQ(base::ToUtf8(text), text);
   for (const char c : text) ASSERT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n') << text;
