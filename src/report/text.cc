@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/loss.h"
@@ -71,7 +72,7 @@ class TextReport {
       const Finding& f = e_.findings.front();
       if (f.has_what_if) {
         std::string without = Without();
-        without.front() = without.front() == 'c' ? 'C' : 'W';
+        without.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(without.front())));
         Line(fmt::format("  {} {} would be {} ({} to {}).", without, Tail(),
                          Paint(kBold, DurationText(f.what_if_tail_ns)), DurationText(f.what_if_ci95_ns.low),
                          DurationText(f.what_if_ci95_ns.high)));
