@@ -1,7 +1,9 @@
 #include "analyze/twin_spans.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,8 @@ constexpr int kDepthMax = 512;
 constexpr int kRankDepthMax = 64;
 // Each round knows more traces that belong together, and looks within them alone.
 constexpr int kRounds = 3;
+// So many levels of late spans, one below the other, are paired by their place.
+constexpr int kLateLevelsMax = 8;
 constexpr int kNone = -1;
 
 bool IsRun(const Span& span) { return span.source == "langsmith"; }
@@ -108,6 +112,8 @@ class Merger {
       Accept();
     }
     for (const auto& [name, bucket] : buckets) PairInOrder(bucket);
+    for (int level = 0; level < kLateLevelsMax && PairByPlace(); ++level) {
+    }
     Apply();
     AdoptRoots();
     LeaveOutAmbiguous();
@@ -148,6 +154,12 @@ class Merger {
   };
   struct Bucket {
     std::vector<int> runs, others;  // by start
+  };
+  // The children of one name below two parents that are twins.
+  struct Place {
+    int parent = kNone;  // the OTLP one
+    std::string_view name;
+    auto operator<=>(const Place&) const = default;
   };
 
   Span& At(int i) { return spans_[static_cast<size_t>(i)]; }
@@ -328,6 +340,53 @@ class Merger {
         }
       }
     }
+  }
+
+  // Late handlers move a span by any time, not to another place: below parents that are twins, the only span of its
+  // name, or the n-th of as many that came one after the other. Such spans are twins, though more than kTwinNs apart,
+  // when they are of one definite kind and share more than half of their time, so that a call that one tracer lost is
+  // not taken for another. Calls at once of one name (a map over a tool) are left: late handlers may have changed their
+  // order. True when it paired any.
+  bool PairByPlace() {
+    std::map<Place, Bucket> places;
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      const int parent = info_[i].parent;
+      if (parent == kNone || InfoAt(parent).twin == kNone || IsRun(At(parent)) != IsRun(spans_[i])) continue;
+      const bool is_run = IsRun(spans_[i]);
+      Bucket& bucket = places[{is_run ? InfoAt(parent).twin : parent, TwinName(spans_[i])}];
+      (is_run ? bucket.runs : bucket.others).push_back(static_cast<int>(i));
+    }
+    bool paired = false;
+    for (auto& [place, bucket] : places) {
+      if (bucket.runs.size() != bucket.others.size() || !InSequence(&bucket.runs) || !InSequence(&bucket.others)) continue;
+      bool agrees = true;  // with what has been paired before
+      for (size_t i = 0; i < bucket.runs.size(); ++i) {
+        const int run = bucket.runs[i], other = bucket.others[i];
+        agrees &= InfoAt(run).twin == kNone ? InfoAt(other).twin == kNone : InfoAt(run).twin == other;
+      }
+      for (size_t i = 0; agrees && i < bucket.runs.size(); ++i) {
+        const int run = bucket.runs[i], other = bucket.others[i];
+        const Span& r = At(run);
+        const Span& o = At(other);
+        const bool same = r.type == o.type && r.type != SpanType::kOther && SameProcess(r, o) && Overlap(r, o);
+        if (!same || InfoAt(run).twin != kNone || !MayPair(run, other)) continue;
+        Pair(run, other);
+        paired = true;
+      }
+    }
+    return paired;
+  }
+
+  // Sorts them by start. Whether each has ended when the next begins, at times that can be.
+  bool InSequence(std::vector<int>* spans) {
+    std::stable_sort(spans->begin(), spans->end(),
+                     [this](int a, int b) { return At(a).start_unix_ns < At(b).start_unix_ns; });
+    for (size_t i = 0; i < spans->size(); ++i) {
+      const Span& span = At((*spans)[i]);
+      if (span.time_suspect || !span.complete) return false;
+      if (i > 0 && span.start_unix_ns < At((*spans)[i - 1]).end_unix_ns) return false;
+    }
+    return true;
   }
 
   // The twin of the nearest run above that has one must stand above `other`; and one trace has one other trace.

@@ -41,6 +41,13 @@ class TwinSpansTest : public testing::Test {
     Run(12, 0, "ask", 100, 50'100, 102);
     Run(13, 12, "inner", 1'000, 2'000, 102);
   }
+  void TwoTracersOfOneRequest() {
+    Otel(1, 0, "ask", 0, 600'000);
+    Run(11, 0, "ask", 0, 600'000);
+  }
+  void AllAre(model::SpanType type) {
+    for (model::Span& span : r_.batch.spans) span.type = type;
+  }
   std::vector<model::TraceLedger> Ledgers() { return BuildLedgers(r_.batch, {}, &loss_); }
   MergedSpans Merge() { return MergeTwins(r_.batch, &loss_); }
   const model::Span* Find(const MergedSpans& merged, uint64_t id) {
@@ -162,6 +169,68 @@ TEST_F(TwinSpansTest, WithinARequestEqualStepsAtOnceArePaired) {
     Run(12 + i, 11, "step", start_us, start_us + 20'000);
   }
   EXPECT_EQ(Merge().spans.size(), 6u);
+}
+
+TEST_F(TwinSpansTest, LateSpansAreFoundByTheirPlace) {
+  TwoTracersOfOneRequest();
+  Otel(2, 1, "lookup", 35'000, 130'000);  // its handlers ran 25 and 30 ms late
+  Run(12, 11, "lookup", 10'000, 100'000);
+  Otel(3, 2, "embed", 65'000, 155'000);  // and so below it
+  Run(13, 12, "embed", 40'000, 130'000);
+  for (int64_t i = 0; i < 3; ++i) {  // one after the other
+    Otel(4 + static_cast<uint64_t>(i), 1, "step", 225'000 + i * 100'000, 315'000 + i * 100'000);
+    Run(14 + static_cast<uint64_t>(i), 11, "step", 200'000 + i * 100'000, 290'000 + i * 100'000);
+  }
+  AllAre(model::SpanType::kTool);
+  auto merged = Merge();
+  EXPECT_EQ(merged.spans.size(), 6u);
+  for (uint64_t i = 1; i <= 6; ++i) EXPECT_EQ(merged.stands_for[10 + i], i);
+}
+
+TEST_F(TwinSpansTest, CallsAtOnceAreNoTwinsByTheirPlace) {
+  // A map over one tool: one tracer's handlers ran late, and in another order.
+  TwoTracersOfOneRequest();
+  Run(12, 11, "lookup", 10'000, 100'000);
+  Run(13, 11, "lookup", 11'000, 101'000);
+  Otel(2, 1, "lookup", 35'000, 126'000);  // of 13
+  Otel(3, 1, "lookup", 37'000, 128'000);  // of 12
+  AllAre(model::SpanType::kTool);
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
+}
+
+TEST_F(TwinSpansTest, OnePlaceIsNotEnough) {
+  TwoTracersOfOneRequest();
+  Run(12, 11, "lost", 10'000, 100'000);  // one tracer lost the second call, the other one the first
+  Otel(2, 1, "lost", 101'000, 190'000);
+  Run(13, 11, "two", 200'000, 300'000);  // one tracer lost one of two
+  Run(14, 11, "two", 305'000, 330'000);
+  Otel(3, 1, "two", 225'000, 325'000);
+  Run(15, 11, "at once", 340'000, 420'000);  // as many, but one tracer saw them at once
+  Run(16, 11, "at once", 425'000, 505'000);
+  Otel(4, 1, "at once", 362'000, 442'000);
+  Otel(5, 1, "at once", 440'000, 530'000);
+  Run(17, 11, "open", 510'000, 560'000);
+  Otel(6, 1, "open", 535'000, 0);
+  r_.batch.spans.back().complete = false;
+  AllAre(model::SpanType::kTool);
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
+}
+
+TEST_F(TwinSpansTest, APlaceIsOfOneDefiniteKindAndProcess) {
+  TwoTracersOfOneRequest();
+  Run(12, 11, "search", 10'000, 100'000);
+  Otel(2, 1, "search", 35'000, 130'000);  // a span of the app's own
+  Run(13, 11, "lookup", 110'000, 200'000);
+  Otel(3, 1, "lookup", 135'000, 230'000);
+  Run(14, 11, "remote", 210'000, 300'000);
+  Otel(4, 1, "remote", 235'000, 330'000);
+  AllAre(model::SpanType::kTool);
+  for (model::Span& span : r_.batch.spans) {
+    if (span.span_id == 2) span.type = model::SpanType::kOther;
+    if (span.span_id == 3) span.type = model::SpanType::kChain;
+    if (span.span_id == 4) span.pid = 7;
+  }
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
 }
 
 TEST_F(TwinSpansTest, StepsOfManyRequestsAreFoundByTheirRequest) {
