@@ -511,6 +511,36 @@ TEST(TraceAssembly, KeptAliveConnectionsContextIsCut) {
   EXPECT_EQ(loss.Get(base::Loss::kSpanContextLeaked), 1u);
 }
 
+TEST(TraceAssembly, PathsOfLongNamesTakeLittleMoreThanTheNames) {
+  RecordingBuilder r;
+  constexpr uint64_t kDeep = 50, kWide = 3000;
+  const auto add = [&](uint64_t id, uint64_t parent) {
+    r.Span(id, parent, (std::to_string(id) + std::string(1000, 'x')).c_str(), 0, 100'000);
+  };
+  for (uint64_t id = 1; id <= kDeep; ++id) add(id, id - 1);
+  for (uint64_t id = kDeep + 1; id <= kDeep + kWide; ++id) add(id, kDeep);
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+  size_t bytes = 0;
+  for (const auto& path : ledgers[0].paths) {
+    for (const std::string& name : path) bytes += name.size();
+  }
+  EXPECT_LT(bytes, 16 * (kDeep + kWide) * 1100);  // each at its depth: 51 times
+  EXPECT_GT(loss.Get(base::Loss::kTraceTooDeep), 0u);
+}
+
+TEST(TraceAssembly, TokensThatDoNotAddUpAreASizeAllTheSame) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100).Span(2, 1, "llm", 10, 90);
+  model::Span& llm = r.batch.spans.back();
+  llm.type = model::SpanType::kLlm;
+  llm.input_tokens = llm.output_tokens = INT64_MAX;
+  base::LossCounters loss;
+  EXPECT_GT(BuildLedgers(r.batch, {}, &loss).at(0).size, 1e19);
+}
+
 TEST(TraceAssembly, DeepAndLargeTracesKeepTheLaw) {
   RecordingBuilder r;
   r.Span(1, 0, "root", 0, 100'000);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tailspan::analyze {
 namespace {
@@ -89,9 +90,8 @@ struct SpanKey {
   bool operator==(const SpanKey&) const = default;
 };
 struct SpanKeyHash {
-  // The id is spread: LangSmith's root runs have the trace's second half for their id, and it would cancel out.
   size_t operator()(const SpanKey& key) const {
-    return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.id * 0x9E3779B97F4A7C15ull);
+    return model::ForeignNumberHash()(model::IdHash()(key.trace) ^ key.id);
   }
 };
 
@@ -319,7 +319,8 @@ class Merger {
   // Equal steps at the same time within two traces that belong together (a gather, a batch): both tracers saw as many,
   // so the first is the first's twin.
   void PairInOrder(const Bucket& bucket) {
-    std::unordered_map<TraceId, std::vector<int>, model::IdHash> runs, others;
+    std::map<TraceId, std::vector<int>> runs;
+    std::unordered_map<TraceId, std::vector<int>, model::IdHash> others;
     for (int run : bucket.runs) {
       if (InfoAt(run).twin == kNone) runs[At(run).trace_id].push_back(run);
     }
@@ -335,7 +336,8 @@ class Merger {
         const Span& other = At(right->second[i]);
         bool near = std::llabs(run.start_unix_ns - other.start_unix_ns) <= kTwinNs &&
                     std::llabs(run.end_unix_ns - other.end_unix_ns) <= kTwinNs;
-        if (near && KindsAgree(run.type, other.type) && AgreesAbove(left[i], right->second[i])) {
+        if (near && MayPair(left[i], right->second[i]) && KindsAgree(run.type, other.type) &&
+            AgreesAbove(left[i], right->second[i])) {
           Pair(left[i], right->second[i]);
         }
       }
@@ -462,15 +464,22 @@ class Merger {
     kept.parent_id = At(InfoAt(run).parent).span_id;
   }
 
-  // Roots that the threads' own record puts under a span of the other tracer.
+  // Roots that the threads' own record puts under a span of the other tracer. Where a trace has gone is told once, not
+  // span by span: it may go on from there.
   void AdoptRoots() {
-    std::unordered_map<SpanId, int> by_id;
-    std::unordered_map<TraceId, std::vector<int>, model::IdHash> by_trace;
+    std::unordered_map<SpanId, int, model::ForeignNumberHash> by_id;
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (info_[i].gone) continue;
-      by_id.try_emplace(spans_[i].span_id, static_cast<int>(i));
-      by_trace[spans_[i].trace_id].push_back(static_cast<int>(i));
+      if (!info_[i].gone) by_id.try_emplace(spans_[i].span_id, static_cast<int>(i));
     }
+    std::unordered_map<TraceId, TraceId, model::IdHash> moved_to;
+    auto trace_now = [&](TraceId trace) {
+      TraceId last = trace;
+      for (auto at = moved_to.find(last); at != moved_to.end(); at = moved_to.find(last)) last = at->second;
+      for (auto at = moved_to.find(trace); at != moved_to.end(); at = moved_to.find(trace)) {
+        trace = std::exchange(at->second, last);  // the next question is answered at once
+      }
+      return last;
+    };
     for (const model::SpanChange& change : batch_.span_changes) {
       if (change.kind != model::SpanChangeKind::kEnter || change.previous_id == 0) continue;
       auto entered = by_id.find(Kept(change.span_id));
@@ -478,20 +487,20 @@ class Merger {
       if (entered == by_id.end() || before == by_id.end()) continue;
       Span& root = At(entered->second);
       const Span& outer = At(before->second);
-      bool crosses = root.parent_id == 0 && IsRun(root) != IsRun(outer) && root.trace_id != outer.trace_id;
-      bool inside = outer.start_unix_ns <= root.start_unix_ns && root.start_unix_ns <= outer.end_unix_ns;
-      if (!crosses || !inside) continue;
+      if (root.parent_id != 0 || IsRun(root) == IsRun(outer)) continue;
+      const bool inside = outer.start_unix_ns <= root.start_unix_ns && root.start_unix_ns <= outer.end_unix_ns;
+      const TraceId from = trace_now(root.trace_id), to = trace_now(outer.trace_id);
+      if (!inside || from == to) continue;
       root.parent_id = outer.span_id;
-      TraceId from = root.trace_id, to = outer.trace_id;
-      auto moving = std::move(by_trace[from]);
-      by_trace.erase(from);
-      for (int i : moving) {
-        At(i).trace_id = to;
-        InfoAt(i).rivalled = false;
-      }
-      auto& there = by_trace[to];
-      there.insert(there.end(), moving.begin(), moving.end());
+      moved_to[from] = to;
       loss_->Add(Loss::kSpanParentMissing);
+    }
+    if (moved_to.empty()) return;
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      const TraceId now = trace_now(spans_[i].trace_id);
+      if (now == spans_[i].trace_id) continue;
+      spans_[i].trace_id = now;
+      info_[i].rivalled = false;
     }
   }
 
@@ -515,7 +524,7 @@ class Merger {
   std::unordered_map<TraceId, std::unordered_map<TraceId, double, model::IdHash>, model::IdHash> votes_;
   std::unordered_map<TraceId, TraceId, model::IdHash> likely_trace_;  // a LangSmith trace to its OTLP twin, by votes
   std::unordered_map<TraceId, TraceId, model::IdHash> other_trace_;   // the same, by a pair of spans
-  std::unordered_map<SpanId, SpanId> stands_for_;
+  decltype(MergedSpans::stands_for) stands_for_;
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ namespace tailspan::analyze {
 struct MergedSpans {
   bool changed = false;            // false: the batch's own spans are to be taken, `spans` is empty
   std::vector<model::Span> spans;  // in the batch's order
-  std::unordered_map<model::SpanId, model::SpanId> stands_for;  // a run that was merged to the span that stays
+  // A run that was merged to the span that stays.
+  std::unordered_map<model::SpanId, model::SpanId, model::ForeignNumberHash> stands_for;
 };
 
 // n log n in the spans, for a bounded number of requests at once. Does nothing when only one tracer has sent.

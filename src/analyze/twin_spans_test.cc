@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 
 #include "analyze/analyze.h"
 #include "analyze/recording_builder.h"
@@ -334,6 +335,26 @@ TEST_F(TwinSpansTest, ARootIsHungUnderTheSpanItWasEnteredFrom) {
   for (const auto& ledger : ledgers) EXPECT_EQ(ledger.operation, "POST /ask");
   EXPECT_EQ(ledgers[1].paths.size(), 3u);
   EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), 1u);
+}
+
+TEST_F(TwinSpansTest, RootsEnteredFromOneAnotherCostEachSpanOnce) {
+  // Innermost first: moved span by span, each root would take all those below it along again.
+  constexpr uint64_t kRoots = 100'000;
+  for (uint64_t i = 1; i <= kRoots; ++i) {
+    const std::string name = "root " + std::to_string(i);
+    const auto at_us = static_cast<int64_t>(i);
+    i % 2 ? Otel(i, 0, name.c_str(), at_us, 1'000'000, i) : Run(i, 0, name.c_str(), at_us, 1'000'000, i);
+  }
+  for (uint64_t i = kRoots; i > 1; --i) r_.Change(static_cast<int64_t>(i), i, i - 1, 0);
+  auto began = std::chrono::steady_clock::now();
+  auto merged = Merge();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  ASSERT_EQ(merged.spans.size(), kRoots);
+  for (const model::Span& span : merged.spans) {
+    ASSERT_EQ(span.trace_id.lo, 1u);
+    ASSERT_EQ(span.parent_id, span.span_id - 1);
+  }
+  EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), kRoots - 1);
 }
 
 TEST_F(TwinSpansTest, RootRunsWhoseIdsBeginAlikeCostNoSearch) {

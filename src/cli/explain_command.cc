@@ -80,6 +80,10 @@ class ExplainCommand : public Subcommand {
       }
       *to = *time;
     }
+    if (options_.window.from_unix_ns >= options_.window.to_unix_ns) {
+      base::LogError("--from must be before --to: no request begins between them");
+      return kUsage;
+    }
     options_.style = StyleOfStdout();
     auto answer = Explain(options_);
     if (!answer.ok()) {

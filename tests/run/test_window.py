@@ -60,6 +60,11 @@ def test_what_is_no_time(recording: pathlib.Path, time_text: str) -> None:
     assert result.returncode == 2 and not result.stdout and time_text in result.stderr
 
 
+def test_a_window_that_ends_before_it_begins(recording: pathlib.Path) -> None:
+    result = tailspan("explain", recording, "--from", moment(8), "--to", moment(8))
+    assert result.returncode == 2 and not result.stdout and "--from must be before --to" in result.stderr
+
+
 def test_a_trace_of_several_requests(recording: pathlib.Path) -> None:
     trace = uuid.UUID(int=FIRST)
     result = tailspan("explain", recording, "--trace", trace)
