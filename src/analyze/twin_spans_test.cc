@@ -342,10 +342,10 @@ TEST_F(TwinSpansTest, RootsEnteredFromOneAnotherCostEachSpanOnce) {
   constexpr uint64_t kRoots = 100'000;
   for (uint64_t i = 1; i <= kRoots; ++i) {
     const std::string name = "root " + std::to_string(i);
-    const auto at_us = static_cast<int64_t>(i);
-    i % 2 ? Otel(i, 0, name.c_str(), at_us, 1'000'000, i) : Run(i, 0, name.c_str(), at_us, 1'000'000, i);
+    const auto at_us = static_cast<int64_t>(200 * i);
+    i % 2 ? Otel(i, 0, name.c_str(), at_us, 100'000'000, i) : Run(i, 0, name.c_str(), at_us, 100'000'000, i);
   }
-  for (uint64_t i = kRoots; i > 1; --i) r_.Change(static_cast<int64_t>(i), i, i - 1, 0);
+  for (uint64_t i = kRoots; i > 1; --i) r_.Change(static_cast<int64_t>(200 * i), i, i - 1, 0);
   auto began = std::chrono::steady_clock::now();
   auto merged = Merge();
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
