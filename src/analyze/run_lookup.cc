@@ -21,6 +21,7 @@ bool IsHalfKnown(const model::Span& span) { return span.source == "langsmith-ote
 
 RunLookup FindRun(const model::RecordBatch& batch, const LedgerOptions& options, model::Uuid id) {
   RunLookup out;
+  if (!id) return out;  // what no run has
   std::unordered_set<model::Uuid, model::IdHash> runs;
   bool half_known = false;
   for (const model::Span& span : batch.spans) {

@@ -62,6 +62,11 @@ TEST_F(RunLookupTest, ATraceThatWasMergedIsFoundByAllItsIds) {
   }
 }
 
+TEST_F(RunLookupTest, NoIdIsNobodys) {
+  Otel(1, 0, "ask", 0, 60'000, kOtelTrace);
+  EXPECT_TRUE(Find({}).recorded_in.empty());
+}
+
 TEST_F(RunLookupTest, ATraceWhoseRootRunIsElsewhereIsFoundByItsId) {
   // A caller in another process traces the root; what came names it as its trace alone.
   Run(12, 0, "part", 1'000, 59'000, 12);
