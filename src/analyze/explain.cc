@@ -80,7 +80,8 @@ void NotePassedOver(Explanation* out) {
   }
   if (told == 0) return;
   if (left) names += fmt::format(" and {} more", left);
-  out->notes.push_back(fmt::format("later in sum, but with too few requests for a verdict: {}; see --operation", names));
+  out->notes.push_back(
+      fmt::format("later in sum, but with too few requests for a verdict: {}; see --operation", names));
 }
 
 double ChooseQuantile(size_t requests) {
@@ -266,9 +267,10 @@ void NameRoots(const std::vector<TraceLedger>& ledgers, std::vector<Finding>* fi
 
 std::string FaultReason(const Explanation& e, const Finding& f) {
   const std::string wait = WithParty(PatternFor(f.cause, f.blame.kind).wait, f.cause, f.blame);
-  std::string text = fmt::format("{}: `{}` {}, {} of what P{:g} has over {} ({} to {})", model::CauseName(f.cause),
-                                 f.span, wait, PercentText(f.group_share_of_excess), e.quantile * 100,
-                                 ReferenceText(e.reference), PercentText(f.group_share_ci95.low), PercentText(f.group_share_ci95.high));
+  std::string text =
+      fmt::format("{}: `{}` {}, {} of what P{:g} has over {} ({} to {})", model::CauseName(f.cause), f.span, wait,
+                  PercentText(f.group_share_of_excess), e.quantile * 100, ReferenceText(e.reference),
+                  PercentText(f.group_share_ci95.low), PercentText(f.group_share_ci95.high));
   if (f.group_share_of_shortfall > f.group_share_of_excess + 0.1) {
     text += fmt::format(" and {} of what lies beyond it", PercentText(f.group_share_of_shortfall));
   }

@@ -360,7 +360,8 @@ class Merger {
     }
     bool paired = false;
     for (auto& [place, bucket] : places) {
-      if (bucket.runs.size() != bucket.others.size() || !InSequence(&bucket.runs) || !InSequence(&bucket.others)) continue;
+      if (bucket.runs.size() != bucket.others.size() || !InSequence(&bucket.runs) || !InSequence(&bucket.others))
+        continue;
       bool agrees = true;  // with what has been paired before
       for (size_t i = 0; i < bucket.runs.size(); ++i) {
         const int run = bucket.runs[i], other = bucket.others[i];

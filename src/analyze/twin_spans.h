@@ -7,11 +7,11 @@
 // when each is the other's nearest by a clear margin, and when the twins of their parents agree. One pair tells that
 // two traces belong together: their other spans are looked for within them, equal ones at the same time in their order,
 // and late ones by their place: below parents that are twins, the only ones of their name, or as many one after the
-// other. The OTLP span stays, since its trace may go on in other services; it takes over what the run adds, and the run's id
-// stands for it wherever threads have published that (span_twin). What LangSmith alone has recorded of such a trace
-// moves into the OTLP trace. Then a root of one tracer that a thread entered while a span of the other was its current
-// one is hung under that span (span_parent_missing). A LangSmith trace that is left, though OTLP spans of its root's
-// name, process and time exist, cannot be told from them: it is left out, its requests are counted by OTLP
+// other. The OTLP span stays, since its trace may go on in other services; it takes over what the run adds, and the
+// run's id stands for it wherever threads have published that (span_twin). What LangSmith alone has recorded of such a
+// trace moves into the OTLP trace. Then a root of one tracer that a thread entered while a span of the other was its
+// current one is hung under that span (span_parent_missing). A LangSmith trace that is left, though OTLP spans of its
+// root's name, process and time exist, cannot be told from them: it is left out, its requests are counted by OTLP
 // (trace_twin_ambiguous).
 #pragma once
 

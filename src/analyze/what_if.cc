@@ -14,7 +14,8 @@ std::string WhatIfHow(const std::string& reference) {
                     : reference == "baseline" ? "its typical time in the baseline"
                                               : "its typical time";
   return fmt::format(
-      "each request's ledger replayed with this capped at {}; effects on other requests and on work beside the critical "
+      "each request's ledger replayed with this capped at {}; effects on other requests and on work beside the "
+      "critical "
       "path are left out",
       cap);
 }

@@ -103,8 +103,9 @@ Result<TraceQuestion> ParseTrace(const std::string& text) {
   if (slash != std::string::npos) question.root = model::SpanIdFromText(text.substr(slash + 1));
   if (!id || (slash != std::string::npos && !question.root)) {
     return Error{Code::kInvalidArgument,
-                 text + ": the id of a trace, or of a LangSmith trace or run, has 32 hex digits, with or without dashes "
-                        "(a root in it: ID/ROOT, 16)"};
+                 text +
+                     ": the id of a trace, or of a LangSmith trace or run, has 32 hex digits, with or without dashes "
+                     "(a root in it: ID/ROOT, 16)"};
   }
   question.id = *id;
   return question;
@@ -153,13 +154,13 @@ Result<Answer> ExplainTrace(const AnswerOptions& options, const TraceQuestion& q
   if (found.size() > 1) {
     std::string others;
     for (size_t i = 1; i < std::min(found.size(), kRootsTold + 1); ++i) {
-      others += fmt::format("{}{}/{} ({})", i > 1 ? ", " : "", model::ToHex(found[i]->trace_id),
-                            model::ToHex(found[i]->root_id),
-                            base::DurationText(static_cast<double>(found[i]->duration_ns)));
+      others +=
+          fmt::format("{}{}/{} ({})", i > 1 ? ", " : "", model::ToHex(found[i]->trace_id),
+                      model::ToHex(found[i]->root_id), base::DurationText(static_cast<double>(found[i]->duration_ns)));
     }
     if (found.size() > kRootsTold + 1) others += fmt::format(" and {} more", found.size() - kRootsTold - 1);
-    base::LogWarning("trace {} has {} requests; this is the longest, others by --trace: {}", options.trace, found.size(),
-                     others);
+    base::LogWarning("trace {} has {} requests; this is the longest, others by --trace: {}", options.trace,
+                     found.size(), others);
   }
   if (options.format == "json") return Answer{report::RenderTraceJson(shown) + "\n", false};
   return Answer{report::RenderTraceText(shown, options.style), false};
@@ -182,14 +183,16 @@ void SayWhatIsMissing(const Loaded& loaded, model::Explanation* e) {
     e->notes.push_back("`tailspan doctor` says what works on this host");
   } else if (e->unfinished > 0) {
     e->verdict_reason = fmt::format("no request{} has ended: {} began and their end never came", of, e->unfinished);
-    e->notes.push_back("a span is sent, or sent again, when it ends: was the command killed before its last were sent?");
+    e->notes.push_back(
+        "a span is sent, or sent again, when it ends: was the command killed before its last were sent?");
   } else if (loaded.requests_outside > 0) {
     e->verdict_reason = fmt::format("no request{} that has ended began in this window; the recording has {} outside it",
                                     of, loaded.requests_outside);
   } else {
-    e->verdict_reason = fmt::format("no request{} has ended: {} spans were received, but no root with an end and "
-                                    "possible times",
-                                    of, loaded.spans);
+    e->verdict_reason = fmt::format(
+        "no request{} has ended: {} spans were received, but no root with an end and "
+        "possible times",
+        of, loaded.spans);
   }
 }
 

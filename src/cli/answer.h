@@ -25,8 +25,8 @@ struct Answer {
   bool insufficient = false;
 };
 
-// kNotFound: no such file, operation or trace. kInvalidArgument: an option's value makes no sense. A recording without a
-// request is no error: the answer is that it is not enough.
+// kNotFound: no such file, operation or trace. kInvalidArgument: an option's value makes no sense. A recording without
+// a request is no error: the answer is that it is not enough.
 base::Result<Answer> Explain(const AnswerOptions& options);
 
 }  // namespace tailspan::cli

@@ -46,10 +46,13 @@ class ExplainCommand : public Subcommand {
 
   void AddOptions(CLI::App* app) override {
     app->add_option("FILE", options_.file, "a recording made by tailspan run")->required();
-    app->add_option("--operation", options_.explain.operation, "operation [of those with enough requests, the one with the largest summed excess]")
+    app->add_option("--operation", options_.explain.operation,
+                    "operation [of those with enough requests, the one with the largest summed excess]")
         ->type_name("NAME");
-    app->add_option("--trace", options_.trace, "one request's ledger instead, by the id of its trace, or of a LangSmith trace or run; ID/ROOT where "
-                    "a trace has several")
+    app->add_option(
+           "--trace", options_.trace,
+           "one request's ledger instead, by the id of its trace, or of a LangSmith trace or run; ID/ROOT where "
+           "a trace has several")
         ->type_name("ID");
     app->add_option("--from", from_, "requests that began at or after this time, Unix s or ISO 8601 UTC")
         ->type_name("T");

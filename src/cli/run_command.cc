@@ -80,7 +80,8 @@ class RunCommand : public Subcommand {
     app->add_option("--quantile", quantile_, "the tail to explain [the highest of .99 .95 .90 with 5 requests beyond]")
         ->type_name("Q")
         ->check(CLI::Range(0.5, 0.9999));
-    app->add_option("--operation", operation_, "operation to explain [of those with enough requests, the one with the largest summed excess]");
+    app->add_option("--operation", operation_,
+                    "operation to explain [of those with enough requests, the one with the largest summed excess]");
     app->add_option("--exclude", exclude_, "do not follow programs of this name (may be repeated)")->type_name("COMM");
     app->add_flag("--as-root", as_root_, "under sudo, keep root for CMD");
     app->add_flag("--no-explain", no_explain_, "record only");

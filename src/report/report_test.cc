@@ -194,8 +194,9 @@ TEST(Text, AnOperationWithTooFewRequestsIsNamedAsSuch) {
             std::string::npos)
       << text;
   EXPECT_EQ(text.find("too few", text.find("POST", text.find("Operations:"))), std::string::npos) << text;
-  EXPECT_NE(RenderJson(e).find(R"("operation":"admin","requests":2,"excess_total_ns":200000000000,"enough_requests":false)"),
-            std::string::npos);
+  EXPECT_NE(
+      RenderJson(e).find(R"("operation":"admin","requests":2,"excess_total_ns":200000000000,"enough_requests":false)"),
+      std::string::npos);
 }
 
 TEST(Text, WithoutAnOperationOnlyTheVerdict) {

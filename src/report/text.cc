@@ -222,9 +222,9 @@ class TextReport {
     std::string text;
     for (size_t i = 0; i < std::min(kOperationsMax, e_.operations.size()); ++i) {
       const model::OperationSummary& o = e_.operations[i];
-      text += fmt::format("{}{} ({} requests{}, {} late in sum)", i ? "; " : "", FitText(o.operation, 40, false),
-                          o.requests, o.enough_requests ? "" : ", too few for a verdict",
-                          DurationText(o.excess_total_ns));
+      text +=
+          fmt::format("{}{} ({} requests{}, {} late in sum)", i ? "; " : "", FitText(o.operation, 40, false),
+                      o.requests, o.enough_requests ? "" : ", too few for a verdict", DurationText(o.excess_total_ns));
     }
     if (e_.operations.size() > kOperationsMax) text += fmt::format("; {} more", e_.operations.size() - kOperationsMax);
     Wrapped("Operations: ", text);
