@@ -15,8 +15,7 @@ std::string WhatIfHow(const std::string& reference) {
                                               : "its typical time";
   return fmt::format(
       "each request's ledger replayed with this capped at {}; effects on other requests and on work beside the "
-      "critical "
-      "path are left out",
+      "critical path are left out",
       cap);
 }
 
