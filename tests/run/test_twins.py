@@ -63,7 +63,7 @@ def check_langsmiths_ids(file: pathlib.Path) -> None:
     for name in ("chain", "lookup", "only_langsmith"):
         found = 0
         for i in range(4):
-            run = query(file, f"SELECT uuid FROM span_newest WHERE source = 'langsmith' AND name = '{name}' "
+            run = query(file, f"SELECT uuid::VARCHAR FROM span_newest WHERE source = 'langsmith' AND name = '{name}' "
                               f"ORDER BY start_unix_ns DESC LIMIT 1 OFFSET {i}")
             began = int(query(file, f"SELECT start_unix_ns FROM span_newest WHERE uuid = '{run}' AND source = 'langsmith'"))
             result = tailspan("explain", file, "--format", "json", "--trace", run)

@@ -88,12 +88,13 @@ void Await(const std::atomic<int>& number, int least) {
 // none is shorter.
 void WithOther(int count, Log* log, const std::function<void()>& wait, const std::function<void()>& release,
                const std::function<void()>& after = {}) {
-  std::atomic<int> begun{0};
+  std::atomic<int> begun{0}, released{0};
   std::thread other([&] {
     for (int i = 0; i < count; ++i) {
       Await(begun, i + 1);
       SleepUs(LengthUs(i));
       release();
+      released = i + 1;
     }
   });
   for (int i = 0; i < count; ++i) {
@@ -101,6 +102,7 @@ void WithOther(int count, Log* log, const std::function<void()>& wait, const std
       begun = i + 1;
       wait();
     });
+    Await(released, i + 1);  // it may go on for a while after the wait has ended
     if (after) after();
   }
   other.join();
