@@ -28,8 +28,9 @@ std::string Largest(const std::map<std::string, double>& by_ns) {
 
 void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const OrdinaryContention& contention,
                  const model::Explanation& e, const std::string& wait, model::Finding* f) {
-  f->evidence_for.push_back(fmt::format("`{}` {}: {} of the P{:g} request against {} of the typical one", f->span, wait,
-                                        DurationText(f->tail_ns), e.quantile * 100, DurationText(f->typical_ns)));
+  f->evidence_for.push_back(fmt::format("`{}` {}: {} of the P{:g} request against {} of {}", f->span, wait,
+                                        DurationText(f->tail_ns), e.quantile * 100, DurationText(f->typical_ns),
+                                        ReferenceText(e.reference)));
   f->evidence_for.push_back(fmt::format("large in {} of the {} requests beyond P{:g}, in {} of the others",
                                         judgement.hit, e.requests_beyond, e.quantile * 100,
                                         PercentText(judgement.others_hit)));
@@ -105,6 +106,11 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
 }
 
 }  // namespace
+
+const char* ReferenceText(const std::string& reference) {
+  if (reference == "slo") return "a typical request stretched or shrunk to the target";
+  return reference == "baseline" ? "the baseline's typical request" : "the typical request";
+}
 
 std::string PhaseOf(const std::string& span) {
   static constexpr std::pair<const char*, const char*> kPhases[] = {

@@ -35,6 +35,9 @@ std::vector<PieceFacts> CollectPieceFacts(const Population& population, const At
 void FillEvidence(const PieceFacts& facts, const Judgement& judgement, const OrdinaryContention& contention,
                   const model::Explanation& explanation, const DiskWaits* disk, model::Finding* finding);
 
+// The request that the tail is compared with, in words, by Explanation::reference.
+const char* ReferenceText(const std::string& reference);
+
 // The AI phase that a span's name speaks of; empty when none.
 std::string PhaseOf(const std::string& span);
 

@@ -39,7 +39,10 @@ std::vector<model::OperationSummary> SummariseOperations(const std::vector<Trace
   }
   std::vector<model::OperationSummary> out;
   for (auto& [operation, values] : durations) {
-    model::OperationSummary summary{operation, static_cast<int64_t>(values.size()), 0};
+    model::OperationSummary summary;
+    summary.operation = operation;
+    summary.requests = static_cast<int64_t>(values.size());
+    summary.enough_requests = values.size() >= kRequestsMin;
     if (!values.empty()) {
       const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
       std::nth_element(values.begin(), middle, values.end());
@@ -52,6 +55,33 @@ std::vector<model::OperationSummary> SummariseOperations(const std::vector<Trace
     return std::pair(a.excess_total_ns, a.requests) > std::pair(b.excess_total_ns, b.requests);
   });
   return out;
+}
+
+// A few very slow requests of another operation must not hide the one that a verdict can be given about.
+std::string ChooseOperation(const std::vector<model::OperationSummary>& by_excess) {
+  if (by_excess.empty()) return "";
+  const auto enough = std::find_if(by_excess.begin(), by_excess.end(),
+                                   [](const model::OperationSummary& o) { return o.enough_requests; });
+  return enough == by_excess.end() ? by_excess.front().operation : enough->operation;
+}
+
+// Says which operations are later in sum than the one that was chosen, and why they were passed over.
+void NotePassedOver(Explanation* out) {
+  std::string names;
+  size_t told = 0, left = 0;
+  for (const model::OperationSummary& o : out->operations) {  // by falling excess
+    if (o.operation == out->operation || o.enough_requests) break;
+    if (told == kOperationsTold) {
+      ++left;
+      continue;
+    }
+    names += fmt::format("{}`{}` ({} requests, {} late in sum)", told++ ? ", " : "", o.operation, o.requests,
+                         DurationText(o.excess_total_ns));
+  }
+  if (told == 0) return;
+  if (left) names += fmt::format(" and {} more", left);
+  out->notes.push_back(
+      fmt::format("later in sum, but with too few requests for a verdict: {}; see --operation", names));
 }
 
 double ChooseQuantile(size_t requests) {
@@ -208,7 +238,7 @@ void FillFindings(const Population& population, const Attribution& answer, const
         f.has_what_if = true;
         f.what_if_tail_ns = what_if.tail_ns;
         f.what_if_ci95_ns = ToRange(what_if.ci_ns);
-        f.what_if_how = kWhatIfHow;
+        f.what_if_how = WhatIfHow(out->reference);
       }
       out->findings.push_back(std::move(f));
     }
@@ -237,10 +267,10 @@ void NameRoots(const std::vector<TraceLedger>& ledgers, std::vector<Finding>* fi
 
 std::string FaultReason(const Explanation& e, const Finding& f) {
   const std::string wait = WithParty(PatternFor(f.cause, f.blame.kind).wait, f.cause, f.blame);
-  std::string text = fmt::format("{}: `{}` {}, {} of what P{:g} has over the {} ({} to {})", model::CauseName(f.cause),
-                                 f.span, wait, PercentText(f.group_share_of_excess), e.quantile * 100,
-                                 e.reference == "typical" ? "typical request" : e.reference,
-                                 PercentText(f.group_share_ci95.low), PercentText(f.group_share_ci95.high));
+  std::string text =
+      fmt::format("{}: `{}` {}, {} of what P{:g} has over {} ({} to {})", model::CauseName(f.cause), f.span, wait,
+                  PercentText(f.group_share_of_excess), e.quantile * 100, ReferenceText(e.reference),
+                  PercentText(f.group_share_ci95.low), PercentText(f.group_share_ci95.high));
   if (f.group_share_of_shortfall > f.group_share_of_excess + 0.1) {
     text += fmt::format(" and {} of what lies beyond it", PercentText(f.group_share_of_shortfall));
   }
@@ -254,6 +284,10 @@ void Decide(Explanation* out) {
     out->verdict = model::Verdict::kInsufficient;
     out->verdict_reason = std::move(reason);
   };
+  if (out->requests == 0 && out->errors == 0) {
+    return insufficient(fmt::format("no request{} has ended; {} are needed for a verdict",
+                                    out->operation.empty() ? "" : " of " + out->operation, kRequestsMin));
+  }
   if (out->requests < static_cast<int64_t>(kRequestsMin)) {
     const std::string failed = out->errors > 0 ? fmt::format(" and {} that failed", out->errors) : "";
     return insufficient(fmt::format("{} requests of {}{}; {} are needed for a verdict", out->requests, out->operation,
@@ -326,11 +360,10 @@ void AddNotes(const ExplainOptions& options, const Population& failed, const Att
 base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const ExplainOptions& options) {
   Explanation out;
   out.operations = SummariseOperations(ledgers);
-  if (out.operations.empty()) return base::Error{base::Code::kNotFound, "no requests that have ended"};
-  out.operation = options.operation.empty() ? out.operations.front().operation : options.operation;
+  out.operation = options.operation.empty() ? ChooseOperation(out.operations) : options.operation;
   const Population population = BuildPopulation(ledgers, out.operation, false);
   const Population failed = BuildPopulation(ledgers, out.operation, true);
-  if (population.size() == 0 && failed.size() == 0) {
+  if (population.size() == 0 && failed.size() == 0 && !ledgers.empty() && options.unfinished == 0) {
     std::string known;
     for (size_t i = 0; i < std::min(kOperationsTold, out.operations.size()); ++i) {
       known += fmt::format("{}\"{}\"", i ? ", " : "", out.operations[i].operation);
@@ -346,6 +379,7 @@ base::Result<Explanation> Explain(const std::vector<TraceLedger>& ledgers, const
   out.quantile = options.quantile > 0 ? options.quantile : ChooseQuantile(population.size());
   out.typical_quantile = kTypicalQuantile;
   out.verdict_rule = VerdictRule();
+  if (options.operation.empty()) NotePassedOver(&out);
   if (population.size() < kRequestsUsable) {
     out.rest.span = "rest";
     Decide(&out);

@@ -214,8 +214,71 @@ TEST(Explain, PicksTheOperationWithTheLargestSummedExcess) {
   EXPECT_EQ(e.operations[1].operation, "other");
   EXPECT_EQ(Explain(ledgers, Options(0, 0, "other")).value().requests, 300);
   EXPECT_EQ(Explain(ledgers, Options(0, 0, "none")).error().code, base::Code::kNotFound);
-  EXPECT_EQ(Explain({}, {}).error().code, base::Code::kNotFound);
   EXPECT_EQ(Explain(ledgers, Options(1)).error().code, base::Code::kInvalidArgument);
+}
+
+TEST(Explain, AFewVerySlowRequestsDoNotHideTheOperationWithEnough) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  for (uint64_t i = 0; i < 4; ++i) {  // later in sum than all 1000: 200 s
+    ledgers.push_back(Start(5000 + i, "admin"));
+    Add(&ledgers.back(), 0, Cause::kOnCpu, i < 2 ? 10 : 100'000);
+  }
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.operation, "op");
+  EXPECT_EQ(e.verdict, model::Verdict::kFault) << e.verdict_reason;
+  ASSERT_EQ(e.operations.size(), 2u);
+  EXPECT_EQ(e.operations[0].operation, "admin");
+  EXPECT_FALSE(e.operations[0].enough_requests);
+  EXPECT_TRUE(e.operations[1].enough_requests);
+  EXPECT_TRUE(Says(e.notes, "`admin` (4 requests, "));
+  const model::Explanation asked = Explain(ledgers, Options(0, 0, "admin")).value();
+  EXPECT_EQ(asked.verdict, model::Verdict::kInsufficient);
+  EXPECT_FALSE(Says(asked.notes, "later in sum")) << "it was asked for";
+}
+
+TEST(Explain, WhereNoOperationHasEnoughTheLatestIsTaken) {
+  auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f", 199);
+  for (uint64_t i = 0; i < 4; ++i) {
+    ledgers.push_back(Start(5000 + i, "admin"));
+    Add(&ledgers.back(), 0, Cause::kOnCpu, i < 2 ? 10 : 100'000);
+  }
+  const model::Explanation e = Explain(ledgers, {}).value();
+  EXPECT_EQ(e.operation, "admin");
+  EXPECT_EQ(e.verdict, model::Verdict::kInsufficient);
+  EXPECT_FALSE(Says(e.notes, "later in sum"));
+}
+
+TEST(Explain, NoRequestIsNotEnoughAndNoError) {
+  const model::Explanation none = Explain({}, {}).value();
+  EXPECT_EQ(none.verdict, model::Verdict::kInsufficient);
+  EXPECT_EQ(none.verdict_reason, "no request has ended; 200 are needed for a verdict");
+  EXPECT_EQ(none.requests, 0);
+  ExpectSums(none);
+  ExplainOptions options = Options(0, 0, "stuck");
+  const auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  EXPECT_EQ(Explain(ledgers, options).error().code, base::Code::kNotFound);
+  options.unfinished = 3;
+  const model::Explanation stuck = Explain(ledgers, options).value();
+  EXPECT_EQ(stuck.verdict, model::Verdict::kInsufficient);
+  EXPECT_EQ(stuck.verdict_reason, "no request of stuck has ended; 200 are needed for a verdict");
+}
+
+TEST(Explain, TheWhatIfSaysWhatItIsCutTo) {
+  const auto ledgers = WithFault(Cause::kPageFault, BlameKind::kFile, "f");
+  auto slower = ledgers;
+  for (TraceLedger& ledger : slower) Add(&ledger, 2, Cause::kDiskRead, 300, BlameKind::kFile, "db");
+  ExplainOptions with_baseline = Options(0.9), with_slo;
+  with_baseline.baseline = &ledgers;
+  with_slo.slo_ms = 200;
+  const model::Finding typical = Explain(slower, {}).value().findings.at(0);
+  EXPECT_NE(typical.what_if_how.find("capped at its typical time;"), std::string::npos) << typical.what_if_how;
+  EXPECT_TRUE(Says(typical.evidence_for, "of the typical request"));
+  const model::Finding slo = Explain(slower, with_slo).value().findings.at(0);
+  EXPECT_NE(slo.what_if_how.find("stretched or shrunk to the target;"), std::string::npos) << slo.what_if_how;
+  EXPECT_TRUE(Says(slo.evidence_for, "of a typical request stretched or shrunk to the target"));
+  const model::Finding baseline = Explain(slower, with_baseline).value().findings.at(0);
+  EXPECT_NE(baseline.what_if_how.find("capped at its typical time in the baseline;"), std::string::npos);
+  EXPECT_TRUE(Says(baseline.evidence_for, "of the baseline's typical request"));
 }
 
 TEST(Explain, APartysNameMayHoldBraces) {

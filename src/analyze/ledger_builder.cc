@@ -34,15 +34,16 @@ int64_t NumberAttribute(const model::Span& span, std::string_view key) {
 
 // The request's own size, in the first unit that its spans tell: tokens, else bytes of the request's body.
 double RequestSize(const Trace& trace) {
-  int64_t tokens = 0;
+  double tokens = 0;  // clients may send any number: their sum must not overflow
   bool known = false;
   for (const SpanNode& node : trace.nodes) {
     if (node.span->type != model::SpanType::kLlm) continue;
     if (node.span->input_tokens < 0 && node.span->output_tokens < 0) continue;
     known = true;
-    tokens += std::max<int64_t>(0, node.span->input_tokens) + std::max<int64_t>(0, node.span->output_tokens);
+    tokens += static_cast<double>(std::max<int64_t>(0, node.span->input_tokens));
+    tokens += static_cast<double>(std::max<int64_t>(0, node.span->output_tokens));
   }
-  if (known) return static_cast<double>(tokens);
+  if (known) return tokens;
   for (std::string_view key : {"http.request.body.size", "http.request_content_length", "tailspan.input.length"}) {
     int64_t bytes = NumberAttribute(*trace.root().span, key);
     if (bytes >= 0) return static_cast<double>(bytes);
@@ -50,10 +51,18 @@ double RequestSize(const Trace& trace) {
   return -1;
 }
 
+size_t BytesOf(const std::string& name) { return sizeof name + name.size(); }
+
 // Paths of names from the root down, one entry a distinct path (retries and fan-outs share one); the index of each
-// node's path. Deeper than the limit, a node has its ancestor's path.
-std::vector<uint32_t> NamePaths(const Trace& trace, TraceLedger* ledger) {
+// node's path. Deeper than the limit, a node has its ancestor's path; so it has where every span of a large trace has a
+// long name of its own, and all its paths would take far more than the spans themselves.
+std::vector<uint32_t> NamePaths(const Trace& trace, TraceLedger* ledger, base::LossCounters* loss) {
   constexpr size_t kPathNamesMax = 64;
+  constexpr size_t kPathsPerNameMax = 16, kPathsBytesMin = 1 << 20;
+  size_t bytes = 0, names_bytes = 0;
+  for (const SpanNode& node : trace.nodes) names_bytes += BytesOf(node.span->name);
+  const size_t bytes_max = std::max(kPathsBytesMin, kPathsPerNameMax * names_bytes);
+  std::vector<size_t> bytes_of_path;
   std::vector<uint32_t> of_node(trace.nodes.size());
   std::map<std::pair<uint32_t, std::string>, uint32_t> seen;
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
@@ -64,15 +73,24 @@ std::vector<uint32_t> NamePaths(const Trace& trace, TraceLedger* ledger) {
       of_node[i] = parent;
       continue;
     }
-    auto [it, fresh] =
-        seen.try_emplace({is_root ? UINT32_MAX : parent, node.span->name}, static_cast<uint32_t>(ledger->paths.size()));
-    if (fresh) {
-      std::vector<std::string> path;
-      if (!is_root) path = ledger->paths[parent];
-      path.push_back(node.span->name);
-      ledger->paths.push_back(std::move(path));
+    const std::pair<uint32_t, std::string> key{is_root ? UINT32_MAX : parent, node.span->name};
+    if (const auto known = seen.find(key); known != seen.end()) {
+      of_node[i] = known->second;
+      continue;
     }
-    of_node[i] = it->second;
+    const size_t path_bytes = (is_root ? 0 : bytes_of_path[parent]) + BytesOf(node.span->name);
+    if (!is_root && bytes + path_bytes > bytes_max) {
+      loss->Add(Loss::kTraceTooDeep);
+      of_node[i] = parent;
+      continue;
+    }
+    of_node[i] = seen[key] = static_cast<uint32_t>(ledger->paths.size());
+    std::vector<std::string> path;
+    if (!is_root) path = ledger->paths[parent];
+    path.push_back(node.span->name);
+    ledger->paths.push_back(std::move(path));
+    bytes_of_path.push_back(path_bytes);
+    bytes += path_bytes;
   }
   return of_node;
 }
@@ -83,7 +101,7 @@ size_t RecordCount(const model::RecordBatch& batch) {
          batch.polls.size() + batch.gc_pauses.size();
 }
 
-TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts) {
+TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts, base::LossCounters* loss) {
   const model::Span& root = *trace.root().span;
   TraceLedger ledger;
   ledger.trace_id = trace.id;
@@ -93,7 +111,7 @@ TraceLedger ToLedger(const Trace& trace, std::vector<DraftPiece> drafts) {
   ledger.duration_ns = trace.duration_ns();
   ledger.failed = root.status == model::SpanStatus::kError || root.status == model::SpanStatus::kCancelled;
   ledger.size = RequestSize(trace);
-  std::vector<uint32_t> path_of = NamePaths(trace, &ledger);
+  std::vector<uint32_t> path_of = NamePaths(trace, &ledger, loss);
   int64_t origin_ns = trace.root().start_mono_ns;
   for (DraftPiece& draft : drafts) {
     uint32_t path = path_of[static_cast<size_t>(draft.node)];
@@ -136,7 +154,7 @@ std::vector<TraceLedger> BuildLedgers(const model::RecordBatch& batch, const Led
     const size_t pieces_max = std::min(options.pieces_per_trace_max, pieces_left);
     std::vector<DraftPiece> pieces = PathWalker(index, static_cast<int>(i), pieces_max).Walk();
     pieces_left -= std::min(pieces.size(), pieces_left);
-    out.push_back(ToLedger(traces[i], std::move(pieces)));
+    out.push_back(ToLedger(traces[i], std::move(pieces), loss));
     HoldToLaw(&out.back(), loss);
   }
   return out;

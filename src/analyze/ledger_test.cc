@@ -499,6 +499,43 @@ TEST(TraceAssembly, RepairsAreCounted) {
   EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 2u);
 }
 
+TEST(TraceAssembly, AnOrphanHangsUnderTheRootThatEnclosesIt) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100)
+      .Span(2, 0, "ask", 200, 300)
+      .Span(3, 77, "orphan", 210, 220)
+      .Span(4, 78, "alone", 400, 450);
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 3u);
+  EXPECT_EQ(ledgers[1].paths.size(), 2u);
+  EXPECT_EQ(ledgers[2].operation, "alone");
+  EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 1u);
+}
+
+TEST(TraceAssembly, CallsAtOnceFromElsewhereAreRequestsOfTheirOwn) {
+  RecordingBuilder r;
+  r.Span(1, 91, "ask", 0, 100).Span(2, 92, "ask", 10, 60).Span(3, 2, "step", 20, 30).Span(4, 93, "orphan", 40, 50);
+  for (auto& span : r.batch.spans) span.otel_kind = span.name == "ask" ? 2 : 1;
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 2u);
+  EXPECT_EQ(ledgers[1].duration_ns, 50'000);
+  EXPECT_EQ(ledgers[1].paths.size(), 2u);
+  EXPECT_EQ(loss.Get(base::Loss::kSpanParentMissing), 1u);
+}
+
+TEST(TraceAssembly, ASpanAtAnImpossibleTimeTakesNoRequestAlong) {
+  RecordingBuilder r;
+  r.Span(9, 0, "broken", 0, 5'000).Span(1, 0, "ask", 1'000, 1'100).Span(2, 1, "step", 1'010, 1'050);
+  r.batch.spans.front().time_suspect = true;
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(ledgers[0].operation, "ask");
+  EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+}
+
 TEST(TraceAssembly, KeptAliveConnectionsContextIsCut) {
   RecordingBuilder r;
   r.Span(1, 0, "ask", 0, 100).Span(2, 1, "ask", 150, 180).Span(3, 2, "step", 160, 170).Span(4, 1, "late", 120, 130);
@@ -509,6 +546,36 @@ TEST(TraceAssembly, KeptAliveConnectionsContextIsCut) {
   EXPECT_EQ(ledgers[1].duration_ns, 30'000);
   EXPECT_EQ(ledgers[1].paths.size(), 2u);
   EXPECT_EQ(loss.Get(base::Loss::kSpanContextLeaked), 1u);
+}
+
+TEST(TraceAssembly, PathsOfLongNamesTakeLittleMoreThanTheNames) {
+  RecordingBuilder r;
+  constexpr uint64_t kDeep = 50, kWide = 3000;
+  const auto add = [&](uint64_t id, uint64_t parent) {
+    r.Span(id, parent, (std::to_string(id) + std::string(1000, 'x')).c_str(), 0, 100'000);
+  };
+  for (uint64_t id = 1; id <= kDeep; ++id) add(id, id - 1);
+  for (uint64_t id = kDeep + 1; id <= kDeep + kWide; ++id) add(id, kDeep);
+  base::LossCounters loss;
+  auto ledgers = BuildLedgers(r.batch, {}, &loss);
+  ASSERT_EQ(ledgers.size(), 1u);
+  EXPECT_EQ(model::CheckLaw(ledgers[0]), "");
+  size_t bytes = 0;
+  for (const auto& path : ledgers[0].paths) {
+    for (const std::string& name : path) bytes += name.size();
+  }
+  EXPECT_LT(bytes, 16 * (kDeep + kWide) * 1100);  // each at its depth: 51 times
+  EXPECT_GT(loss.Get(base::Loss::kTraceTooDeep), 0u);
+}
+
+TEST(TraceAssembly, TokensThatDoNotAddUpAreASizeAllTheSame) {
+  RecordingBuilder r;
+  r.Span(1, 0, "ask", 0, 100).Span(2, 1, "llm", 10, 90);
+  model::Span& llm = r.batch.spans.back();
+  llm.type = model::SpanType::kLlm;
+  llm.input_tokens = llm.output_tokens = INT64_MAX;
+  base::LossCounters loss;
+  EXPECT_GT(BuildLedgers(r.batch, {}, &loss).at(0).size, 1e19);
 }
 
 TEST(TraceAssembly, DeepAndLargeTracesKeepTheLaw) {

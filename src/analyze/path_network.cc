@@ -84,46 +84,46 @@ void PathWalker::EmitSocketWait(int loop_thread, const ThreadInterval* sleep, co
 // another of its threads go on there; where it waited for the network itself (our request on its way, a peer of its
 // own), and where nothing is recorded, it is the peer's: net_recv.
 void PathWalker::EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, const Blame& peer, int depth) {
-  const ThreadLine& line = timeline_.thread(thread);
-  std::vector<Slice> slices = timeline_.Slices(thread, from_ns, to_ns);
-  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
-    if (slice->kind == Slice::Kind::kRunnable) {
-      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause,
-             BlameOccupant(*slice->interval), slice->summed, "in the peer " + peer.name);
-      continue;
+  timeline_.SlicesBackward(thread, from_ns, to_ns, [&](const Slice& slice) {
+    EmitPeerSlice(slice, thread, node, peer, depth);
+    return !draft_.done();
+  });
+}
+
+void PathWalker::EmitPeerSlice(const Slice& slice, int thread, int node, const Blame& peer, int depth) {
+  const ThreadKey key = timeline_.thread(thread).key;
+  if (slice.kind == Slice::Kind::kRunnable) {
+    return EmitAs(model::Join::kConnection, slice.start_ns, slice.end_ns, node, slice.cause,
+                  BlameOccupant(*slice.interval), slice.summed, "in the peer " + peer.name);
+  }
+  if (slice.kind == Slice::Kind::kOnCpu) {
+    return EmitAs(model::Join::kConnection, slice.start_ns, slice.end_ns, node, Cause::kOnCpu,
+                  {BlameKind::kProcess,
+                   peer.name,
+                   fmt::format("pid {} thread {}", key.pid, key.tid),
+                   "thread that answered",
+                   0.9,
+                   {},
+                   0},
+                  slice.summed);
+  }
+  const bool is_blocked = slice.kind == Slice::Kind::kBlocked;
+  const bool by_thread = is_blocked && !slice.summed && slice.interval->waker.kind == WakerKind::kThread &&
+                         slice.end_ns == slice.interval->wake_mono_ns;
+  if (by_thread && slice.cause == Cause::kLock && slice.interval->waker.pid == key.pid) {
+    int next = timeline_.FindThread({slice.interval->waker.pid, slice.interval->waker.tid});
+    if (next >= 0 && next != thread && depth < index_.options.follow_depth_max) {
+      return EmitPeer(next, slice.start_ns, slice.end_ns, node, peer, depth + 1);
     }
-    if (slice->kind == Slice::Kind::kOnCpu) {
-      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, Cause::kOnCpu,
-             {BlameKind::kProcess,
-              peer.name,
-              fmt::format("pid {} thread {}", line.key.pid, line.key.tid),
-              "thread that answered",
-              0.9,
-              {},
-              0},
-             slice->summed);
-      continue;
-    }
-    bool by_thread = slice->kind == Slice::Kind::kBlocked && !slice->summed &&
-                     slice->interval->waker.kind == WakerKind::kThread &&
-                     slice->end_ns == slice->interval->wake_mono_ns;
-    if (by_thread && slice->cause == Cause::kLock && slice->interval->waker.pid == line.key.pid) {
-      int next = timeline_.FindThread({slice->interval->waker.pid, slice->interval->waker.tid});
-      if (next >= 0 && next != thread && depth < index_.options.follow_depth_max) {
-        EmitPeer(next, slice->start_ns, slice->end_ns, node, peer, depth + 1);
-        continue;
-      }
-    }
-    bool of_its_own =
-        slice->kind == Slice::Kind::kBlocked &&
-        (slice->cause == Cause::kPageFault || slice->cause == Cause::kDiskRead || slice->cause == Cause::kDiskWrite ||
-         slice->cause == Cause::kStopped || slice->cause == Cause::kSleep);
-    if (of_its_own) {
-      EmitAs(model::Join::kConnection, slice->start_ns, slice->end_ns, node, slice->cause, BlameWait(*slice),
-             slice->summed, "in the peer " + peer.name);
-    } else {
-      Emit(slice->start_ns, slice->end_ns, node, Cause::kNetRecv, peer);
-    }
+  }
+  bool of_its_own = is_blocked && (slice.cause == Cause::kPageFault || slice.cause == Cause::kDiskRead ||
+                                   slice.cause == Cause::kDiskWrite || slice.cause == Cause::kStopped ||
+                                   slice.cause == Cause::kSleep);
+  if (of_its_own) {
+    EmitAs(model::Join::kConnection, slice.start_ns, slice.end_ns, node, slice.cause, BlameWait(slice), slice.summed,
+           "in the peer " + peer.name);
+  } else {
+    Emit(slice.start_ns, slice.end_ns, node, Cause::kNetRecv, peer);
   }
 }
 

@@ -28,7 +28,7 @@ Cause CauseOfSite(const std::string& site) {
 
 }  // namespace
 
-void WalkIndex::Fill(const std::unordered_map<model::SpanId, model::SpanId>& stands_for) {
+void WalkIndex::Fill(const std::unordered_map<model::SpanId, model::SpanId, model::ForeignNumberHash>& stands_for) {
   stretches.resize(traces.size());
   for (size_t t = 0; t < traces.size(); ++t) {
     for (size_t n = 0; n < traces[t].nodes.size(); ++n) {

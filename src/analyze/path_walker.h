@@ -55,7 +55,7 @@ struct WalkIndex {
   std::vector<std::vector<int64_t>> same_trace_since_ns;
 
   // `stands_for`: ids that threads may have published for a span of another id (MergeTwins).
-  void Fill(const std::unordered_map<model::SpanId, model::SpanId>& stands_for);
+  void Fill(const std::unordered_map<model::SpanId, model::SpanId, model::ForeignNumberHash>& stands_for);
 };
 
 class PathWalker {
@@ -108,6 +108,7 @@ class PathWalker {
   void EmitSocketWait(int loop_thread, const model::ThreadInterval* sleep, const Connection& connection,
                       int64_t from_ns, int64_t to_ns, int node, model::Cause cause);
   void EmitPeer(int thread, int64_t from_ns, int64_t to_ns, int node, const model::Blame& peer, int depth);
+  void EmitPeerSlice(const Slice& slice, int thread, int node, const model::Blame& peer, int depth);
   void EmitPoolQueue(int thread, int64_t from_ns, int64_t to_ns, int node);
   void EmitPoolSlice(const Slice& slice, int thread, int node);
   void EmitRunningOf(int step, int64_t from_ns, int64_t to_ns, int node);

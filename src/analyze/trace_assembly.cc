@@ -142,21 +142,41 @@ class Assembler {
     adopted_.assign(spans_.size(), false);
     int main_root = -1;
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (parent_[i] >= 0) continue;
-      if (leaked_[i]) continue;
+      if (parent_[i] >= 0 || leaked_[i] || spans_[i]->time_suspect) continue;
       bool better = main_root < 0 || (missing_[static_cast<size_t>(main_root)] && !missing_[i]);
       if (better) main_root = static_cast<int>(i);
     }
     if (main_root < 0) return;
-    const Span& root = *spans_[static_cast<size_t>(main_root)];
+    for (size_t i = 0; i < spans_.size(); ++i) called_.push_back(missing_[i] && IsServerEntry(*spans_[i]));
+    std::vector<int> roots{main_root};  // then by start
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (parent_[i] >= 0 || leaked_[i] || static_cast<int>(i) == main_root) continue;
-      bool inside = spans_[i]->start_unix_ns >= root.start_unix_ns && spans_[i]->start_unix_ns < root.end_unix_ns;
-      if (!inside) continue;
-      parent_[i] = main_root;
+      if (parent_[i] >= 0 || static_cast<int>(i) == main_root) continue;
+      const int outer = leaked_[i] ? -1 : EnclosingRoot(roots, i);
+      if (outer < 0) {
+        roots.push_back(static_cast<int>(i));
+        continue;
+      }
+      parent_[i] = outer;
       adopted_[i] = true;
       loss_->Add(Loss::kSpanParentMissing);
     }
+  }
+
+  // The first root when it does, else the latest; -1 when none of those that were looked at does. Of two requests that
+  // were called from where nobody records neither is the other's.
+  int EnclosingRoot(const std::vector<int>& roots, size_t span) const {
+    constexpr size_t kRootsLookedAtMax = 64;
+    const auto encloses = [&](int root) {
+      const Span& outer = *spans_[static_cast<size_t>(root)];
+      const bool both_called = called_[static_cast<size_t>(root)] && called_[span];
+      return !both_called && !outer.time_suspect && spans_[span]->start_unix_ns >= outer.start_unix_ns &&
+             spans_[span]->start_unix_ns < outer.end_unix_ns;
+    };
+    if (encloses(roots.front())) return roots.front();
+    for (size_t i = roots.size(); i-- > 1 && roots.size() - i <= kRootsLookedAtMax;) {
+      if (encloses(roots[i])) return roots[i];
+    }
+    return -1;
   }
 
   Trace BuildOne(int root, const base::ClockMap& clock) const {
@@ -202,6 +222,7 @@ class Assembler {
   std::unordered_map<SpanId, int, model::ForeignNumberHash> index_;
   std::vector<int> parent_;
   std::vector<bool> missing_, leaked_, adopted_;
+  std::vector<bool> called_;  // a request, by a parent that never came
   std::vector<std::vector<int>> children_;
 };
 

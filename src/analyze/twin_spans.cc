@@ -1,9 +1,12 @@
 #include "analyze/twin_spans.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tailspan::analyze {
 namespace {
@@ -26,6 +29,8 @@ constexpr int kDepthMax = 512;
 constexpr int kRankDepthMax = 64;
 // Each round knows more traces that belong together, and looks within them alone.
 constexpr int kRounds = 3;
+// So many levels of late spans, one below the other, are paired by their place.
+constexpr int kLateLevelsMax = 8;
 constexpr int kNone = -1;
 
 bool IsRun(const Span& span) { return span.source == "langsmith"; }
@@ -85,9 +90,8 @@ struct SpanKey {
   bool operator==(const SpanKey&) const = default;
 };
 struct SpanKeyHash {
-  // The id is spread: LangSmith's root runs have the trace's second half for their id, and it would cancel out.
   size_t operator()(const SpanKey& key) const {
-    return model::IdHash()(key.trace) ^ std::hash<uint64_t>()(key.id * 0x9E3779B97F4A7C15ull);
+    return model::ForeignNumberHash()(model::IdHash()(key.trace) ^ key.id);
   }
 };
 
@@ -108,6 +112,8 @@ class Merger {
       Accept();
     }
     for (const auto& [name, bucket] : buckets) PairInOrder(bucket);
+    for (int level = 0; level < kLateLevelsMax && PairByPlace(); ++level) {
+    }
     Apply();
     AdoptRoots();
     LeaveOutAmbiguous();
@@ -148,6 +154,12 @@ class Merger {
   };
   struct Bucket {
     std::vector<int> runs, others;  // by start
+  };
+  // The children of one name below two parents that are twins.
+  struct Place {
+    int parent = kNone;  // the OTLP one
+    std::string_view name;
+    auto operator<=>(const Place&) const = default;
   };
 
   Span& At(int i) { return spans_[static_cast<size_t>(i)]; }
@@ -307,7 +319,8 @@ class Merger {
   // Equal steps at the same time within two traces that belong together (a gather, a batch): both tracers saw as many,
   // so the first is the first's twin.
   void PairInOrder(const Bucket& bucket) {
-    std::unordered_map<TraceId, std::vector<int>, model::IdHash> runs, others;
+    std::map<TraceId, std::vector<int>> runs;
+    std::unordered_map<TraceId, std::vector<int>, model::IdHash> others;
     for (int run : bucket.runs) {
       if (InfoAt(run).twin == kNone) runs[At(run).trace_id].push_back(run);
     }
@@ -323,11 +336,60 @@ class Merger {
         const Span& other = At(right->second[i]);
         bool near = std::llabs(run.start_unix_ns - other.start_unix_ns) <= kTwinNs &&
                     std::llabs(run.end_unix_ns - other.end_unix_ns) <= kTwinNs;
-        if (near && KindsAgree(run.type, other.type) && AgreesAbove(left[i], right->second[i])) {
+        if (near && MayPair(left[i], right->second[i]) && KindsAgree(run.type, other.type) &&
+            AgreesAbove(left[i], right->second[i])) {
           Pair(left[i], right->second[i]);
         }
       }
     }
+  }
+
+  // Late handlers move a span by any time, not to another place: below parents that are twins, the only span of its
+  // name, or the n-th of as many that came one after the other. Such spans are twins, though more than kTwinNs apart,
+  // when they are of one definite kind and share more than half of their time, so that a call that one tracer lost is
+  // not taken for another. Calls at once of one name (a map over a tool) are left: late handlers may have changed their
+  // order. True when it paired any.
+  bool PairByPlace() {
+    std::map<Place, Bucket> places;
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      const int parent = info_[i].parent;
+      if (parent == kNone || InfoAt(parent).twin == kNone || IsRun(At(parent)) != IsRun(spans_[i])) continue;
+      const bool is_run = IsRun(spans_[i]);
+      Bucket& bucket = places[{is_run ? InfoAt(parent).twin : parent, TwinName(spans_[i])}];
+      (is_run ? bucket.runs : bucket.others).push_back(static_cast<int>(i));
+    }
+    bool paired = false;
+    for (auto& [place, bucket] : places) {
+      if (bucket.runs.size() != bucket.others.size() || !InSequence(&bucket.runs) || !InSequence(&bucket.others))
+        continue;
+      bool agrees = true;  // with what has been paired before
+      for (size_t i = 0; i < bucket.runs.size(); ++i) {
+        const int run = bucket.runs[i], other = bucket.others[i];
+        agrees &= InfoAt(run).twin == kNone ? InfoAt(other).twin == kNone : InfoAt(run).twin == other;
+      }
+      for (size_t i = 0; agrees && i < bucket.runs.size(); ++i) {
+        const int run = bucket.runs[i], other = bucket.others[i];
+        const Span& r = At(run);
+        const Span& o = At(other);
+        const bool same = r.type == o.type && r.type != SpanType::kOther && SameProcess(r, o) && Overlap(r, o);
+        if (!same || InfoAt(run).twin != kNone || !MayPair(run, other)) continue;
+        Pair(run, other);
+        paired = true;
+      }
+    }
+    return paired;
+  }
+
+  // Sorts them by start. Whether each has ended when the next begins, at times that can be.
+  bool InSequence(std::vector<int>* spans) {
+    std::stable_sort(spans->begin(), spans->end(),
+                     [this](int a, int b) { return At(a).start_unix_ns < At(b).start_unix_ns; });
+    for (size_t i = 0; i < spans->size(); ++i) {
+      const Span& span = At((*spans)[i]);
+      if (span.time_suspect || !span.complete) return false;
+      if (i > 0 && span.start_unix_ns < At((*spans)[i - 1]).end_unix_ns) return false;
+    }
+    return true;
   }
 
   // The twin of the nearest run above that has one must stand above `other`; and one trace has one other trace.
@@ -403,15 +465,22 @@ class Merger {
     kept.parent_id = At(InfoAt(run).parent).span_id;
   }
 
-  // Roots that the threads' own record puts under a span of the other tracer.
+  // Roots that the threads' own record puts under a span of the other tracer. Where a trace has gone is told once, not
+  // span by span: it may go on from there.
   void AdoptRoots() {
-    std::unordered_map<SpanId, int> by_id;
-    std::unordered_map<TraceId, std::vector<int>, model::IdHash> by_trace;
+    std::unordered_map<SpanId, int, model::ForeignNumberHash> by_id;
     for (size_t i = 0; i < spans_.size(); ++i) {
-      if (info_[i].gone) continue;
-      by_id.try_emplace(spans_[i].span_id, static_cast<int>(i));
-      by_trace[spans_[i].trace_id].push_back(static_cast<int>(i));
+      if (!info_[i].gone) by_id.try_emplace(spans_[i].span_id, static_cast<int>(i));
     }
+    std::unordered_map<TraceId, TraceId, model::IdHash> moved_to;
+    auto trace_now = [&](TraceId trace) {
+      TraceId last = trace;
+      for (auto at = moved_to.find(last); at != moved_to.end(); at = moved_to.find(last)) last = at->second;
+      for (auto at = moved_to.find(trace); at != moved_to.end(); at = moved_to.find(trace)) {
+        trace = std::exchange(at->second, last);  // the next question is answered at once
+      }
+      return last;
+    };
     for (const model::SpanChange& change : batch_.span_changes) {
       if (change.kind != model::SpanChangeKind::kEnter || change.previous_id == 0) continue;
       auto entered = by_id.find(Kept(change.span_id));
@@ -419,20 +488,20 @@ class Merger {
       if (entered == by_id.end() || before == by_id.end()) continue;
       Span& root = At(entered->second);
       const Span& outer = At(before->second);
-      bool crosses = root.parent_id == 0 && IsRun(root) != IsRun(outer) && root.trace_id != outer.trace_id;
-      bool inside = outer.start_unix_ns <= root.start_unix_ns && root.start_unix_ns <= outer.end_unix_ns;
-      if (!crosses || !inside) continue;
+      if (root.parent_id != 0 || IsRun(root) == IsRun(outer)) continue;
+      const bool inside = outer.start_unix_ns <= root.start_unix_ns && root.start_unix_ns <= outer.end_unix_ns;
+      const TraceId from = trace_now(root.trace_id), to = trace_now(outer.trace_id);
+      if (!inside || from == to) continue;
       root.parent_id = outer.span_id;
-      TraceId from = root.trace_id, to = outer.trace_id;
-      auto moving = std::move(by_trace[from]);
-      by_trace.erase(from);
-      for (int i : moving) {
-        At(i).trace_id = to;
-        InfoAt(i).rivalled = false;
-      }
-      auto& there = by_trace[to];
-      there.insert(there.end(), moving.begin(), moving.end());
+      moved_to[from] = to;
       loss_->Add(Loss::kSpanParentMissing);
+    }
+    if (moved_to.empty()) return;
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      const TraceId now = trace_now(spans_[i].trace_id);
+      if (now == spans_[i].trace_id) continue;
+      spans_[i].trace_id = now;
+      info_[i].rivalled = false;
     }
   }
 
@@ -456,7 +525,7 @@ class Merger {
   std::unordered_map<TraceId, std::unordered_map<TraceId, double, model::IdHash>, model::IdHash> votes_;
   std::unordered_map<TraceId, TraceId, model::IdHash> likely_trace_;  // a LangSmith trace to its OTLP twin, by votes
   std::unordered_map<TraceId, TraceId, model::IdHash> other_trace_;   // the same, by a pair of spans
-  std::unordered_map<SpanId, SpanId> stands_for_;
+  decltype(MergedSpans::stands_for) stands_for_;
 };
 
 }  // namespace

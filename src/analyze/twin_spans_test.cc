@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 
 #include "analyze/analyze.h"
 #include "analyze/recording_builder.h"
@@ -40,6 +41,13 @@ class TwinSpansTest : public testing::Test {
     Run(11, 0, "ask", 0, 50'000, 101);
     Run(12, 0, "ask", 100, 50'100, 102);
     Run(13, 12, "inner", 1'000, 2'000, 102);
+  }
+  void TwoTracersOfOneRequest() {
+    Otel(1, 0, "ask", 0, 600'000);
+    Run(11, 0, "ask", 0, 600'000);
+  }
+  void AllAre(model::SpanType type) {
+    for (model::Span& span : r_.batch.spans) span.type = type;
   }
   std::vector<model::TraceLedger> Ledgers() { return BuildLedgers(r_.batch, {}, &loss_); }
   MergedSpans Merge() { return MergeTwins(r_.batch, &loss_); }
@@ -164,6 +172,68 @@ TEST_F(TwinSpansTest, WithinARequestEqualStepsAtOnceArePaired) {
   EXPECT_EQ(Merge().spans.size(), 6u);
 }
 
+TEST_F(TwinSpansTest, LateSpansAreFoundByTheirPlace) {
+  TwoTracersOfOneRequest();
+  Otel(2, 1, "lookup", 35'000, 130'000);  // its handlers ran 25 and 30 ms late
+  Run(12, 11, "lookup", 10'000, 100'000);
+  Otel(3, 2, "embed", 65'000, 155'000);  // and so below it
+  Run(13, 12, "embed", 40'000, 130'000);
+  for (int64_t i = 0; i < 3; ++i) {  // one after the other
+    Otel(4 + static_cast<uint64_t>(i), 1, "step", 225'000 + i * 100'000, 315'000 + i * 100'000);
+    Run(14 + static_cast<uint64_t>(i), 11, "step", 200'000 + i * 100'000, 290'000 + i * 100'000);
+  }
+  AllAre(model::SpanType::kTool);
+  auto merged = Merge();
+  EXPECT_EQ(merged.spans.size(), 6u);
+  for (uint64_t i = 1; i <= 6; ++i) EXPECT_EQ(merged.stands_for[10 + i], i);
+}
+
+TEST_F(TwinSpansTest, CallsAtOnceAreNoTwinsByTheirPlace) {
+  // A map over one tool: one tracer's handlers ran late, and in another order.
+  TwoTracersOfOneRequest();
+  Run(12, 11, "lookup", 10'000, 100'000);
+  Run(13, 11, "lookup", 11'000, 101'000);
+  Otel(2, 1, "lookup", 35'000, 126'000);  // of 13
+  Otel(3, 1, "lookup", 37'000, 128'000);  // of 12
+  AllAre(model::SpanType::kTool);
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
+}
+
+TEST_F(TwinSpansTest, OnePlaceIsNotEnough) {
+  TwoTracersOfOneRequest();
+  Run(12, 11, "lost", 10'000, 100'000);  // one tracer lost the second call, the other one the first
+  Otel(2, 1, "lost", 101'000, 190'000);
+  Run(13, 11, "two", 200'000, 300'000);  // one tracer lost one of two
+  Run(14, 11, "two", 305'000, 330'000);
+  Otel(3, 1, "two", 225'000, 325'000);
+  Run(15, 11, "at once", 340'000, 420'000);  // as many, but one tracer saw them at once
+  Run(16, 11, "at once", 425'000, 505'000);
+  Otel(4, 1, "at once", 362'000, 442'000);
+  Otel(5, 1, "at once", 440'000, 530'000);
+  Run(17, 11, "open", 510'000, 560'000);
+  Otel(6, 1, "open", 535'000, 0);
+  r_.batch.spans.back().complete = false;
+  AllAre(model::SpanType::kTool);
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
+}
+
+TEST_F(TwinSpansTest, APlaceIsOfOneDefiniteKindAndProcess) {
+  TwoTracersOfOneRequest();
+  Run(12, 11, "search", 10'000, 100'000);
+  Otel(2, 1, "search", 35'000, 130'000);  // a span of the app's own
+  Run(13, 11, "lookup", 110'000, 200'000);
+  Otel(3, 1, "lookup", 135'000, 230'000);
+  Run(14, 11, "remote", 210'000, 300'000);
+  Otel(4, 1, "remote", 235'000, 330'000);
+  AllAre(model::SpanType::kTool);
+  for (model::Span& span : r_.batch.spans) {
+    if (span.span_id == 2) span.type = model::SpanType::kOther;
+    if (span.span_id == 3) span.type = model::SpanType::kChain;
+    if (span.span_id == 4) span.pid = 7;
+  }
+  EXPECT_EQ(Merge().stands_for.size(), 1u) << "the root alone";
+}
+
 TEST_F(TwinSpansTest, StepsOfManyRequestsAreFoundByTheirRequest) {
   // The steps alone could be anyone's: 16 requests whose steps begin and end together.
   for (uint64_t i = 0; i < 16; ++i) {
@@ -265,6 +335,26 @@ TEST_F(TwinSpansTest, ARootIsHungUnderTheSpanItWasEnteredFrom) {
   for (const auto& ledger : ledgers) EXPECT_EQ(ledger.operation, "POST /ask");
   EXPECT_EQ(ledgers[1].paths.size(), 3u);
   EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), 1u);
+}
+
+TEST_F(TwinSpansTest, RootsEnteredFromOneAnotherCostEachSpanOnce) {
+  // Innermost first: moved span by span, each root would take all those below it along again.
+  constexpr uint64_t kRoots = 100'000;
+  for (uint64_t i = 1; i <= kRoots; ++i) {
+    const std::string name = "root " + std::to_string(i);
+    const auto at_us = static_cast<int64_t>(200 * i);
+    i % 2 ? Otel(i, 0, name.c_str(), at_us, 100'000'000, i) : Run(i, 0, name.c_str(), at_us, 100'000'000, i);
+  }
+  for (uint64_t i = kRoots; i > 1; --i) r_.Change(static_cast<int64_t>(200 * i), i, i - 1, 0);
+  auto began = std::chrono::steady_clock::now();
+  auto merged = Merge();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  ASSERT_EQ(merged.spans.size(), kRoots);
+  for (const model::Span& span : merged.spans) {
+    ASSERT_EQ(span.trace_id.lo, 1u);
+    ASSERT_EQ(span.parent_id, span.span_id - 1);
+  }
+  EXPECT_EQ(loss_.Get(Loss::kSpanParentMissing), kRoots - 1);
 }
 
 TEST_F(TwinSpansTest, RootRunsWhoseIdsBeginAlikeCostNoSearch) {

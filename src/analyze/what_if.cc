@@ -1,11 +1,23 @@
 #include "analyze/what_if.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "analyze/verdict.h"
 
 namespace tailspan::analyze {
+
+std::string WhatIfHow(const std::string& reference) {
+  const char* cap = reference == "slo"        ? "its part of a typical request stretched or shrunk to the target"
+                    : reference == "baseline" ? "its typical time in the baseline"
+                                              : "its typical time";
+  return fmt::format(
+      "each request's ledger replayed with this capped at {}; effects on other requests and on work beside the "
+      "critical path are left out",
+      cap);
+}
 
 WhatIf WithoutGroup(const Population& population, const Attribution& answer, const Column& group, uint64_t seed) {
   const size_t n = population.size();

@@ -1,8 +1,9 @@
-// What the tail quantile would be if one group of lines took no more than it does in a typical request.
+// What the tail quantile would be if one group of lines took no more than it does in the request that the tail is
+// compared with: a typical one, one that just meets the target, or the baseline's typical one.
 //
-// Each request's ledger is replayed with the group's pieces cut to the group's typical time. A ledger is one critical
-// path: work that ran beside it and would then end last is not in it, and other requests' waits do not get shorter, so
-// the figure says what this request's own structure gives, no more.
+// Each request's ledger is replayed with the group's pieces cut to the group's time in that request. A ledger is one
+// critical path: work that ran beside it and would then end last is not in it, and other requests' waits do not get
+// shorter, so the figure says what this request's own structure gives, no more.
 #pragma once
 
 #include <string>
@@ -12,9 +13,8 @@
 
 namespace tailspan::analyze {
 
-inline constexpr const char* kWhatIfHow =
-    "each request's ledger replayed with this capped at its typical time; effects on other requests and on work beside "
-    "the critical path are left out";
+// How the figure was made, by Explanation::reference.
+std::string WhatIfHow(const std::string& reference);
 
 struct WhatIf {
   double tail_ns = 0;

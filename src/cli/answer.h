@@ -5,7 +5,7 @@
 
 #include "analyze/explain.h"
 #include "base/result.h"
-#include "model/explanation.h"
+#include "report/text.h"
 #include "store/store.h"
 
 namespace tailspan::cli {
@@ -15,10 +15,9 @@ struct AnswerOptions {
   std::string baseline_file;  // "" none
   store::TimeWindow window;
   analyze::ExplainOptions explain;
-  std::string trace;  // hex id, or with a root's "TRACE/ROOT": one request's ledger instead
+  std::string trace;  // id of a trace or of a LangSmith run, or with a root's "ID/ROOT": one request's ledger instead
   std::string format = "text";
-  bool colour = false;
-  size_t width = 100;  // columns of text
+  report::TextStyle style;
 };
 
 struct Answer {
@@ -26,7 +25,8 @@ struct Answer {
   bool insufficient = false;
 };
 
-// kNotFound: no such file, operation or trace. kInvalidArgument: an option's value makes no sense.
+// kNotFound: no such file, operation or trace. kInvalidArgument: an option's value makes no sense. A recording without
+// a request is no error: the answer is that it is not enough.
 base::Result<Answer> Explain(const AnswerOptions& options);
 
 }  // namespace tailspan::cli

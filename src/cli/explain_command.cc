@@ -1,8 +1,4 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +7,7 @@
 #include "base/log.h"
 #include "cli/answer.h"
 #include "cli/subcommand.h"
-#include "report/text.h"
+#include "cli/terminal.h"
 
 namespace tailspan::cli {
 namespace {
@@ -36,13 +32,6 @@ base::Result<int64_t> ParseTime(const std::string& text) {
   return whole_s * 1'000'000'000;
 }
 
-// Of the terminal that the answer goes to, as far as the text can use it; 100 where it goes elsewhere.
-size_t TextWidth() {
-  winsize size{};
-  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
-  return std::clamp<size_t>(size.ws_col, report::kTextWidthMin, 160);
-}
-
 // "nan" reads as a number and lies outside no range.
 std::string IsNumber(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : std::string();
@@ -57,9 +46,13 @@ class ExplainCommand : public Subcommand {
 
   void AddOptions(CLI::App* app) override {
     app->add_option("FILE", options_.file, "a recording made by tailspan run")->required();
-    app->add_option("--operation", options_.explain.operation, "operation [the one with the largest summed excess]")
+    app->add_option("--operation", options_.explain.operation,
+                    "operation [of those with enough requests, the one with the largest summed excess]")
         ->type_name("NAME");
-    app->add_option("--trace", options_.trace, "one request's ledger instead; ID/ROOT where a trace has several")
+    app->add_option(
+           "--trace", options_.trace,
+           "one request's ledger instead, by the id of its trace, or of a LangSmith trace or run; ID/ROOT where "
+           "a trace has several")
         ->type_name("ID");
     app->add_option("--from", from_, "requests that began at or after this time, Unix s or ISO 8601 UTC")
         ->type_name("T");
@@ -90,8 +83,11 @@ class ExplainCommand : public Subcommand {
       }
       *to = *time;
     }
-    options_.width = TextWidth();
-    options_.colour = isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR");
+    if (options_.window.from_unix_ns >= options_.window.to_unix_ns) {
+      base::LogError("--from must be before --to: no request begins between them");
+      return kUsage;
+    }
+    options_.style = StyleOfStdout();
     auto answer = Explain(options_);
     if (!answer.ok()) {
       base::LogError("{}", answer.error().message);

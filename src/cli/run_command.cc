@@ -21,6 +21,7 @@
 #include "cli/install_layout.h"
 #include "cli/recorder.h"
 #include "cli/subcommand.h"
+#include "cli/terminal.h"
 
 namespace tailspan::cli {
 namespace {
@@ -82,7 +83,8 @@ class RunCommand : public Subcommand {
     app->add_option("--quantile", quantile_, "the tail to explain [the highest of .99 .95 .90 with 5 requests beyond]")
         ->type_name("Q")
         ->check(CLI::Range(0.5, 0.9999));
-    app->add_option("--operation", operation_, "operation to explain [the one with the largest summed excess]");
+    app->add_option("--operation", operation_,
+                    "operation to explain [of those with enough requests, the one with the largest summed excess]");
     app->add_option("--exclude", exclude_, "do not follow programs of this name (may be repeated)")->type_name("COMM");
     app->add_flag("--as-root", as_root_, "under sudo, keep root for CMD");
     app->add_flag("--no-explain", no_explain_, "record only");
@@ -313,6 +315,7 @@ class RunCommand : public Subcommand {
     answer.file = file_;
     answer.explain.quantile = quantile_;
     answer.explain.operation = operation_;
+    answer.style = StyleOfStdout();
     FilesAs files(recorder->file_user());
     base::Result<Answer> text = Explain(answer);
     if (!text.ok()) {

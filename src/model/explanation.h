@@ -58,7 +58,8 @@ struct Finding {
 struct OperationSummary {
   std::string operation;
   int64_t requests = 0;
-  double excess_total_ns = 0;  // summed over requests: latency beyond the typical one
+  double excess_total_ns = 0;    // summed over requests: latency beyond the typical one
+  bool enough_requests = false;  // for a verdict
 };
 
 // Two independent books of the on-CPU time of all followed threads: how far the recording can be trusted.

@@ -48,14 +48,15 @@ struct HostKey {
   auto operator<=>(const HostKey&) const = default;
 };
 
-struct IdHash {
-  size_t operator()(TraceId id) const { return std::hash<uint64_t>()(id.hi * 0x9E3779B97F4A7C15ull ^ id.lo); }
-};
-
 // Of numbers that others chose (span ids, thread ids): seeded once a process, so that nobody can choose them to fall
 // into one bucket. Never go through such a map where the order matters.
 struct ForeignNumberHash {
   size_t operator()(uint64_t number) const;
+};
+
+// The same of ids of 16 bytes.
+struct IdHash {
+  size_t operator()(TraceId id) const { return ForeignNumberHash()(ForeignNumberHash()(id.hi) ^ id.lo); }
 };
 
 }  // namespace tailspan::model

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "model/cause.h"
 #include "model/explanation.h"
 #include "model/ids.h"
@@ -29,6 +32,24 @@ TEST(Ids, TextBothWays) {
   EXPECT_EQ(TraceIdFromBytes(ToBytes(*id).data()), *id);
   EXPECT_FALSE(TraceIdFromText("0193a1b20000-7000-8000-00000000002a00"));
   EXPECT_FALSE(SpanIdFromText("zz00000000000000"));
+}
+
+// Clients choose their ids; none may make a table of them slow.
+TEST(Ids, ChosenIdsDoNotFallIntoOneBucket) {
+  constexpr size_t kIds = 10'000;
+  for (const int kind : {0, 1, 2}) {
+    std::unordered_set<TraceId, IdHash> ids;
+    ids.reserve(kIds);
+    const size_t buckets = ids.bucket_count();
+    for (uint64_t i = 1; i <= kIds; ++i) {
+      const uint64_t number = i * buckets;
+      ids.insert(kind == 0 ? TraceId{7, number} : kind == 1 ? TraceId{number, 7} : TraceId{number, number});
+    }
+    ASSERT_EQ(ids.bucket_count(), buckets);
+    size_t most = 0;
+    for (size_t bucket = 0; bucket < buckets; ++bucket) most = std::max(most, ids.bucket_size(bucket));
+    EXPECT_LT(most, 30u) << kind;
+  }
 }
 
 TEST(SocketAddress, Text) {

@@ -110,7 +110,7 @@ void WriteContext(JsonWriter* w, const Explanation& e) {
   w->Key("operations").BeginArray();
   for (const model::OperationSummary& o : e.operations) {
     w->BeginObject().Key("operation").String(o.operation).Key("requests").Int(o.requests);
-    w->Key("excess_total_ns").Int(Ns(o.excess_total_ns)).EndObject();
+    w->Key("excess_total_ns").Int(Ns(o.excess_total_ns)).Key("enough_requests").Bool(o.enough_requests).EndObject();
   }
   w->EndArray();
   w->Key("join").BeginObject();

@@ -144,7 +144,7 @@ TEST(Text, NoControlCodeOfAWatchedProgramReachesTheTerminal) {
     f.evidence_for = f.evidence_against = f.missing = {evil};
   }
   e.notes = {evil};
-  e.operations = {{evil, 1, 0}, {evil, 2, 0}};
+  e.operations = {{evil, 1, 0, false}, {evil, 2, 0, true}};
   const std::string text = RenderText(e);
   EXPECT_EQ(base::ToUtf8(text), text);
   for (const char c : text) ASSERT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n') << text;
@@ -184,6 +184,35 @@ TEST(Text, WithoutRequestsOnlyTheVerdict) {
   e.operation = "op";
   e.verdict_reason = "3 requests of op; 200 are needed for a verdict";
   EXPECT_EQ(RenderText(e).substr(0, 72), "NOT ENOUGH DATA  op\n  3 requests of op; 200 are needed for a verdict\n\n");
+}
+
+TEST(Text, AnOperationWithTooFewRequestsIsNamedAsSuch) {
+  model::Explanation e = Example();
+  e.operations = {{"admin", 2, 200e9, false}, {"POST /ask", 4000, 41e9, true}};
+  const std::string text = RenderText(e);
+  EXPECT_NE(text.find("Operations: admin (2 requests, too few for a verdict, 200.0 s late in sum); POST"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("too few", text.find("POST", text.find("Operations:"))), std::string::npos) << text;
+  EXPECT_NE(
+      RenderJson(e).find(R"("operation":"admin","requests":2,"excess_total_ns":200000000000,"enough_requests":false)"),
+      std::string::npos);
+}
+
+TEST(Text, WithoutAnOperationOnlyTheVerdict) {
+  model::Explanation e;
+  e.verdict_reason = "no spans were received";
+  EXPECT_EQ(RenderText(e), "NOT ENOUGH DATA\n  no spans were received\n\n");
+}
+
+TEST(Text, TheWhatIfSaysWhatItIsCutTo) {
+  model::Explanation e = Example();
+  e.reference = "slo";
+  EXPECT_NE(RenderText(e).find("\n  Cut to its part of the target, P99 would be 404 ms ("), std::string::npos);
+  e.reference = "baseline";
+  e.findings[0].is_fault = false;
+  e.verdict = model::Verdict::kHealthy;
+  EXPECT_NE(RenderText(e).find("what if  cut to its time in the baseline, P99 would be 404 ms ("), std::string::npos);
 }
 
 TEST(Json, FollowsTheContract) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/loss.h"
@@ -48,6 +49,11 @@ class TextReport {
   }
   void Line(const std::string& text) { (out_ += text) += '\n'; }
   void Wrapped(const std::string& first, const std::string& text) { Line(WrapText(first, text, style_.width)); }
+  // What the figure of the what-if assumes.
+  std::string Without() const {
+    if (e_.reference == "slo") return "cut to its part of the target,";
+    return e_.reference == "baseline" ? "cut to its time in the baseline," : "without it";
+  }
   std::string Tail() const { return fmt::format("P{:g}", e_.quantile * 100); }
 
   void Verdict() {
@@ -60,12 +66,14 @@ class TextReport {
       head += fmt::format(": {} is {}, {} {}", Tail(), DurationText(e_.tail_ns),
                           e_.reference == "typical" ? "typical" : e_.reference, DurationText(e_.typical_ns));
     }
-    Line(Paint(colour, word) + "  " + Paint(kBold, head));
+    Line(Paint(colour, word) + (head.empty() ? "" : "  " + Paint(kBold, head)));
     Wrapped("  ", e_.verdict_reason);
     if (e_.verdict == model::Verdict::kFault) {
       const Finding& f = e_.findings.front();
       if (f.has_what_if) {
-        Line(fmt::format("  Without it {} would be {} ({} to {}).", Tail(),
+        std::string without = Without();
+        without.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(without.front())));
+        Line(fmt::format("  {} {} would be {} ({} to {}).", without, Tail(),
                          Paint(kBold, DurationText(f.what_if_tail_ns)), DurationText(f.what_if_ci95_ns.low),
                          DurationText(f.what_if_ci95_ns.high)));
       }
@@ -162,7 +170,7 @@ class TextReport {
     for (const auto& text : f.missing) Wrapped("   missing  ", text);
     if (!f.is_fault && f.has_what_if) {
       Wrapped("   what if  ",
-              fmt::format("without it {} would be {} ({} to {})", Tail(), DurationText(f.what_if_tail_ns),
+              fmt::format("{} {} would be {} ({} to {})", Without(), Tail(), DurationText(f.what_if_tail_ns),
                           DurationText(f.what_if_ci95_ns.low), DurationText(f.what_if_ci95_ns.high)));
     }
     const std::string look = ReproduceCommand(e_, f);
@@ -214,8 +222,9 @@ class TextReport {
     std::string text;
     for (size_t i = 0; i < std::min(kOperationsMax, e_.operations.size()); ++i) {
       const model::OperationSummary& o = e_.operations[i];
-      text += fmt::format("{}{} ({} requests, {} late in sum)", i ? "; " : "", FitText(o.operation, 40, false),
-                          o.requests, DurationText(o.excess_total_ns));
+      text +=
+          fmt::format("{}{} ({} requests{}, {} late in sum)", i ? "; " : "", FitText(o.operation, 40, false),
+                      o.requests, o.enough_requests ? "" : ", too few for a verdict", DurationText(o.excess_total_ns));
     }
     if (e_.operations.size() > kOperationsMax) text += fmt::format("; {} more", e_.operations.size() - kOperationsMax);
     Wrapped("Operations: ", text);

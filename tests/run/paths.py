@@ -1,7 +1,8 @@
 """Requests whose critical path is known by construction, REPEAT of each shape, one after the other, traced by the
 OpenTelemetry SDK; those that the machine delayed are served again. Steps on the path time themselves. The file TRUTH
-gets one JSON line a request: its trace, its shape, its length, and for each span on the path how long it slept (asked
-for, until it went on) and computed, in seconds."""
+gets one JSON line a request: its trace, its shape, its span's duration, how long it took by another clock, the CPU time of
+its thread for it (`worked`), and for each span on the path how long it slept (asked for, until it went on) and computed,
+in seconds."""
 
 import asyncio
 import collections
@@ -160,15 +161,17 @@ TRIES_MAX = 2  # for each request wanted
 async def serve(shape: Callable[[Truth], Awaitable[None]]) -> dict[str, object] | None:
     """One request; None when it was delayed beyond the slack."""
     truth = Truth()
-    begin = time.perf_counter()
+    begin, cpu_begin, off_begin = time.perf_counter(), time.thread_time(), sum(OFF.computed.values())
     with tracer.start_as_current_span(ROOT) as root:
         await shape(truth)
+    worked = time.thread_time() - cpu_begin - (sum(OFF.computed.values()) - off_begin)
     seconds = time.perf_counter() - begin
     if shape in OUTLIVED:
         await asyncio.sleep(0.35)  # what the request left behind ends
     if seconds > sum(truth.asked.values()) + sum(truth.computed.values()) + SLACK_S:
         return None
-    return {"trace": f"{root.get_span_context().trace_id:032x}", "shape": shape.__name__, "seconds": seconds,
+    return {"trace": f"{root.get_span_context().trace_id:032x}", "shape": shape.__name__,
+            "duration_ns": root.end_time - root.start_time, "seconds": seconds, "worked": worked,
             "asked": truth.asked, "slept": truth.slept, "computed": truth.computed}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
-from program import ROOT, TAILSPAN, explain, needs_root, query
+from program import ROOT, TAILSPAN, explain, needs_root, query, tailspan
 
 HERE = pathlib.Path(__file__).parent
 REQUESTS = 200
@@ -53,3 +54,24 @@ def test_a_request_of_two_tracers_is_counted_once(tmp_path: pathlib.Path, mode: 
         assert merged > least * 8, "chain, twice three steps, lookup: 8 a request"
         assert loss.get("trace_twin_ambiguous", 0) < 0.02 * REQUESTS
     assert answer["unfinished"] == 0
+    if mode in ("hybrid", "server"):
+        check_langsmiths_ids(file)
+
+
+def check_langsmiths_ids(file: pathlib.Path) -> None:
+    """As people copy them from LangSmith's pages: of the trace (which is its root run's), and of runs below."""
+    for name in ("chain", "lookup", "only_langsmith"):
+        found = 0
+        for i in range(4):
+            run = query(file, f"SELECT uuid::VARCHAR FROM span_newest WHERE source = 'langsmith' AND name = '{name}' "
+                              f"ORDER BY start_unix_ns DESC LIMIT 1 OFFSET {i}")
+            began = int(query(file, f"SELECT start_unix_ns FROM span_newest WHERE uuid = '{run}' AND source = 'langsmith'"))
+            result = tailspan("explain", file, "--format", "json", "--trace", run)
+            if result.returncode == 1:
+                assert "could not be told" in result.stderr
+                continue
+            request = json.loads(result.stdout)
+            assert request["root"] == "POST /ask"
+            assert 0 <= began - request["start_unix_ns"] <= request["duration_ns"]
+            found += 1
+        assert found >= 3, name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import time
 import uuid
+from typing import Callable
 
 import pytest
 
@@ -42,8 +43,8 @@ def test_a_request_that_ends_after_the_window_is_whole(recording: pathlib.Path) 
 
 def test_a_part_of_a_request_that_began_before_is_no_request(recording: pathlib.Path) -> None:
     result = tailspan("explain", recording, "--from", moment(8), "--to", moment(20))
-    assert result.returncode == 1 and not result.stdout
-    assert "no requests" in result.stderr
+    assert result.returncode == 3, "no data, and no failure"
+    assert "no request that has ended began in this window; the recording has 22 outside it" in " ".join(result.stdout.split())
     operations = {one["operation"] for one in explain(recording)["operations"]}
     assert operations == {"ask", "first", "second"}
 
@@ -59,6 +60,11 @@ def test_what_is_no_time(recording: pathlib.Path, time_text: str) -> None:
     assert result.returncode == 2 and not result.stdout and time_text in result.stderr
 
 
+def test_a_window_that_ends_before_it_begins(recording: pathlib.Path) -> None:
+    result = tailspan("explain", recording, "--from", moment(8), "--to", moment(8))
+    assert result.returncode == 2 and not result.stdout and "--from must be before --to" in result.stderr
+
+
 def test_a_trace_of_several_requests(recording: pathlib.Path) -> None:
     trace = uuid.UUID(int=FIRST)
     result = tailspan("explain", recording, "--trace", trace)
@@ -66,5 +72,20 @@ def test_a_trace_of_several_requests(recording: pathlib.Path) -> None:
     longest = explain(recording, "--trace", trace)
     assert (longest["root"], longest["duration_ns"]) == ("second", 5_000_000_000)
     assert explain(recording, "--trace", f"{trace.hex.upper()}/{longest['root_span_id']}") == longest
+    others = result.stderr.split("--trace: ")[1].split()[0]
+    assert explain(recording, "--trace", others)["root"] == "first", "as it was told"
     assert tailspan("explain", recording, "--trace", f"{trace}/0000000000000001").returncode == 1
     assert tailspan("explain", recording, "--trace", f"{trace}/xyz").returncode == 2
+
+
+@pytest.mark.parametrize("spelt", [str, lambda run: run.hex, lambda run: str(run).upper()])
+def test_any_run_names_its_request(recording: pathlib.Path, spelt: Callable[[uuid.UUID], str]) -> None:
+    """As people copy it from LangSmith's pages: a run below the root, with or without dashes."""
+    answer = explain(recording, "--trace", spelt(uuid.UUID(int=2003)))
+    assert answer["root"] == "ask" and answer["trace_id"] == uuid.UUID(int=1003).hex
+
+
+def test_an_operation_outside_the_window_is_said_to_be_there(recording: pathlib.Path) -> None:
+    result = tailspan("explain", recording, "--operation", "first", "--to", moment(20))
+    assert result.returncode == 1
+    assert "between --from and --to" in result.stderr

@@ -20,7 +20,7 @@ struct RootKey {
 };
 struct RootKeyHash {
   size_t operator()(const RootKey& key) const {
-    return model::IdHash()(key.trace_id) ^ std::hash<uint64_t>()(key.root_id * 0x9E3779B97F4A7C15ull);
+    return model::ForeignNumberHash()(model::IdHash()(key.trace_id) ^ key.root_id);
   }
 };
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,29 +79,30 @@ void TcpPair(int* left, int* right) {
   close(listener);
 }
 
-// Waits by `wait` until another thread, LengthUs later, calls `release`.
+// Without a wait of its own kind, since those are what is measured.
+void Await(const std::atomic<int>& number, int least) {
+  while (number < least) SleepUs(100);
+}
+
+// Waits by `wait` until another thread calls `release`, LengthUs after the wait has begun: however busy the machine is,
+// none is shorter.
 void WithOther(int count, Log* log, const std::function<void()>& wait, const std::function<void()>& release,
                const std::function<void()>& after = {}) {
-  std::mutex mutex;
-  std::condition_variable turn;
-  int started = 0;
+  std::atomic<int> begun{0}, released{0};
   std::thread other([&] {
     for (int i = 0; i < count; ++i) {
-      {
-        std::unique_lock lock(mutex);
-        turn.wait(lock, [&] { return started > i; });
-      }
+      Await(begun, i + 1);
       SleepUs(LengthUs(i));
       release();
+      released = i + 1;
     }
   });
   for (int i = 0; i < count; ++i) {
-    {
-      std::lock_guard lock(mutex);
-      started = i + 1;
-    }
-    turn.notify_one();
-    log->Around(wait);
+    log->Around([&] {
+      begun = i + 1;
+      wait();
+    });
+    Await(released, i + 1);  // it may go on for a while after the wait has ended
     if (after) after();
   }
   other.join();
@@ -209,40 +211,42 @@ void RunPollWrite(int count, Log* log) {
 
 void RunLock(int count, Log* log) {
   std::mutex mutex;
-  std::condition_variable changed;
-  bool held = false, asked = false;
+  std::atomic<int> held{0}, begun{0}, done{0};
   std::thread other([&] {
     for (int i = 0; i < count; ++i) {
-      std::unique_lock lock(mutex);
-      held = true;
-      changed.notify_one();
-      changed.wait(lock, [&] { return asked; });
-      asked = false;
-      SleepUs(LengthUs(i) + 3000);  // holds the mutex, so long that a late waiter still waits
+      Await(done, i);
+      std::lock_guard lock(mutex);
+      held = i + 1;
+      Await(begun, i + 1);
+      SleepUs(LengthUs(i));
     }
   });
   for (int i = 0; i < count; ++i) {
-    {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return held; });
-      held = false;
-      asked = true;
-    }
-    changed.notify_one();
-    SleepUs(200);
-    log->Around([&] { std::lock_guard lock(mutex); });
+    Await(held, i + 1);
+    log->Around([&] {
+      begun = i + 1;
+      std::lock_guard lock(mutex);
+    });
+    done = i + 1;
   }
   other.join();
 }
 
 void RunChild(int count, Log* log) {
+  void* shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Check(shared != MAP_FAILED, "mmap");
+  auto* begun = new (shared) std::atomic<int>(0);
   for (int i = 0; i < count; ++i) {
     const pid_t child = fork();
     if (child == 0) {
+      Await(*begun, i + 1);
       SleepUs(LengthUs(i));
       _exit(0);
     }
-    log->Around([&] { Check(waitpid(child, nullptr, 0) == child, "waitpid"); });
+    log->Around([&] {
+      *begun = i + 1;
+      Check(waitpid(child, nullptr, 0) == child, "waitpid");
+    });
   }
 }
 
