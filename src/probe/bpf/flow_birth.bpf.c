@@ -6,8 +6,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 enum { kTcpEstablished = 1, kTcpClose = 7, kTcpListen = 10, kConnectingMax = 4096 };
 
-// Whose sockets are on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after SYN_SENT
-// is told. Each leaves the table when it is let in or given up.
+// Whose sockets are on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after
+// SYN_SENT is told. Each leaves the table when it is let in or given up.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, kConnectingMax);
