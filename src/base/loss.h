@@ -29,8 +29,8 @@ enum class Severity {
   X(KernelRecordHole, "kernel_record_hole", kDataLoss,                                                                \
     "records were lost between kernel and tailspan; see ring_buffer_full")                                            \
   X(KernelMapFull, "kernel_map_full", kDataLoss, "too many followed processes or sockets for the probe's tables")     \
-  X(KernelFlowForgotten, "kernel_flow_forgotten", kDataLoss,                                                            \
-    "more connections than the probe's table holds; readiness and retransmissions of those used least are not told")   \
+  X(KernelFlowForgotten, "kernel_flow_forgotten", kDataLoss,                                                          \
+    "more connections than the probe's table holds; readiness and retransmissions of those used least are not told")  \
   X(KernelContextUnreadable, "kernel_context_unreadable", kDataLoss, "a thread's span record could not be read")      \
   X(LoopRingOverwritten, "loop_ring_overwritten", kDataLoss, "the loop ring was lapped; tailspan had too little CPU") \
   X(LoopRingTorn, "loop_ring_torn", kDataLoss, "a loop record was being written while it was read")                   \
@@ -59,7 +59,7 @@ enum class Severity {
   X(RunTypeUnknown, "run_type_unknown", kInfo, "a run type that is not known was stored as it came")                  \
   X(SignalNotStored, "signal_not_stored", kInfo, "metrics or logs were received; this version stores traces")         \
   X(ShedUnderLoad, "shed_under_load", kDataLoss, "spans came faster than they could be stored")                       \
-  X(RecordsShed, "records_shed", kDataLoss, "kernel and loop records came faster than they could be stored")           \
+  X(RecordsShed, "records_shed", kDataLoss, "kernel and loop records came faster than they could be stored")          \
   X(StoreWriteFailed, "store_write_failed", kDataLoss, "the recording could not be written; is the disk full?")       \
   X(LedgerHole, "ledger_hole", kDataLoss, "time on a critical path lies in a hole of lost records")                   \
   X(PathDepthCut, "path_depth_cut", kInfo, "a wait was followed to the depth limit")                                  \

@@ -82,8 +82,8 @@ bool ParseProcAddress(std::string_view text, SocketAddress* out) {
   return true;
 }
 
-// The ends of those TCP sockets of the process's network namespace that are wanted, by inode. A host may have any number
-// of others. Columns by proc(5): sl local remote st tx:rx tr:tm retrnsmt uid timeout inode.
+// The ends of those TCP sockets of the process's network namespace that are wanted, by inode. A host may have any
+// number of others. Columns by proc(5): sl local remote st tx:rx tr:tm retrnsmt uid timeout inode.
 std::map<uint64_t, std::pair<SocketAddress, SocketAddress>> ReadTcpTable(int32_t pid,
                                                                          const std::set<uint64_t>& wanted) {
   constexpr unsigned kListening = 0x0A;

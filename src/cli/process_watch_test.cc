@@ -73,7 +73,8 @@ TEST(ProcessWatch, SocketsAreToldWithTheirEnds) {
   watch.Add(getpid(), &batch);
   watch.UpdateSlow(&batch);
   auto told = [&](int fd) {
-    auto found = std::find_if(batch.sockets.begin(), batch.sockets.end(), [&](const auto& one) { return one.fd == fd; });
+    auto found =
+        std::find_if(batch.sockets.begin(), batch.sockets.end(), [&](const auto& one) { return one.fd == fd; });
     return found == batch.sockets.end() ? model::SocketInfo{} : *found;
   };
   EXPECT_EQ(told(client).remote.port, ntohs(at.sin_port));

@@ -2,8 +2,8 @@
 //
 // Two threads of its own beside the receiver's: the collecting one drains probes and rings every 20 ms; the writing one
 // appends what has gathered every quarter second and makes it durable every second, so that a killed tailspan loses at
-// most two seconds. What waits in between is bounded (pending_records.h). What cannot be had (no root, no BTF) is a line of capabilities(), not an error; an unwritable file
-// is one.
+// most two seconds. What waits in between is bounded (pending_records.h). What cannot be had (no root, no BTF) is a
+// line of capabilities(), not an error; an unwritable file is one.
 #pragma once
 
 #include <chrono>

@@ -14,8 +14,8 @@ struct Request {
   std::string content_type;  // as sent, parameters included
   std::string content_encoding;
   std::string body;
-  model::SocketAddress peer, own;  // the two ends of the connection
-  uint64_t connection = 0;  // a number that no other connection of this server has
+  model::SocketAddress peer = {}, own = {};  // the two ends of the connection
+  uint64_t connection = 0;         // a number that no other connection of this server has
 };
 
 struct Response {

@@ -18,8 +18,8 @@ constexpr char kSocketTables[][16] = {"/proc/net/tcp", "/proc/net/tcp6"};
 
 using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// The inode of the socket with these ports, 0 when there is none. Columns by proc(5): sl local remote st ... inode. Takes
-// the longer the more sockets the host has: a millisecond for a thousand.
+// The inode of the socket with these ports, 0 when there is none. Columns by proc(5): sl local remote st ... inode.
+// Takes the longer the more sockets the host has: a millisecond for a thousand.
 uint64_t InodeInTable(uint16_t local_port, uint16_t remote_port) {
   for (const char* path : kSocketTables) {
     std::unique_ptr<FILE, int (*)(FILE*)> table(std::fopen(path, "re"), std::fclose);

@@ -1,6 +1,7 @@
 #include "collect/http/peer_process.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -51,12 +52,19 @@ class Connection {
     getsockname(server_, reinterpret_cast<sockaddr*>(&ends[1]), &size);
     peer = AddressOf(ends[0]);
     own = AddressOf(ends[1]);
+    int ready[2];
+    EXPECT_EQ(pipe2(ready, O_CLOEXEC), 0);
     holder = fork();
     if (holder == 0) {
       close(server_);
       close(listener);
+      close(ready[1]);
       while (true) pause();
     }
+    close(ready[1]);
+    char byte;
+    EXPECT_EQ(read(ready[0], &byte, 1), 0) << "until the holder has nothing but its end";
+    close(ready[0]);
     close(fd);
     close(listener);
     opened = true;

@@ -55,7 +55,8 @@ size_t ConnectionsMax(size_t wanted) {
 }
 
 model::SocketAddress AddressOf(const tcp::endpoint& end) {
-  if (end.address().is_v4()) return model::MakeSocketAddress(AF_INET, end.address().to_v4().to_bytes().data(), end.port());
+  if (end.address().is_v4())
+    return model::MakeSocketAddress(AF_INET, end.address().to_v4().to_bytes().data(), end.port());
   return model::MakeSocketAddress(AF_INET6, end.address().to_v6().to_bytes().data(), end.port());
 }
 

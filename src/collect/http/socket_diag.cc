@@ -58,7 +58,8 @@ int SocketDiag::Ask(const model::SocketAddress& local, const model::SocketAddres
     if (head->nlmsg_seq != sequence_) continue;  // to a question that was given up
     if (head->nlmsg_type == NLMSG_ERROR && head->nlmsg_len >= NLMSG_LENGTH(sizeof(nlmsgerr)))
       return static_cast<const nlmsgerr*>(NLMSG_DATA(head))->error;
-    if (head->nlmsg_type != SOCK_DIAG_BY_FAMILY || head->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) return -EPROTO;
+    if (head->nlmsg_type != SOCK_DIAG_BY_FAMILY || head->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
+      return -EPROTO;
     const auto* found = static_cast<const inet_diag_msg*>(NLMSG_DATA(head));
     // With no such connection the kernel names who listens on the port.
     if (found->id.idiag_sport != id.idiag_sport || found->id.idiag_dport != id.idiag_dport) return -ENOENT;

@@ -6,8 +6,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 enum { kTcpEstablished = 1, kTcpClose = 7, kTcpListen = 10, kConnectingMax = 4096 };
 
-// Whose sockets are on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after SYN_SENT
-// is told. Each leaves the table when it is let in or given up.
+// Whose sockets are on their way to ESTABLISHED: the answer comes in an interrupt, and the port is chosen after
+// SYN_SENT is told. Each leaves the table when it is let in or given up.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, kConnectingMax);
@@ -32,6 +32,15 @@ INLINE u32 TakeConnector(u64 socket) {
   u32 tgid = *connector;
   bpf_map_delete_elem(&connecting, &socket);
   return tgid;
+}
+
+// A closed socket has given up its own port by now, but still knows where it sent from.
+INLINE void Forget(const struct sock* sk) {
+  struct WireFlow flow;
+  __builtin_memset(&flow, 0, sizeof(flow));
+  ReadFlow(sk, &flow.family, flow.local, flow.remote, &flow.local_port, &flow.remote_port);
+  flow.local_port = __builtin_bswap16(BPF_CORE_READ((struct inet_sock*)sk, inet_sport));
+  if (bpf_map_lookup_elem(&flows, &flow)) RemoveFlow(&flow);
 }
 
 // A listener stands in the same table, by its port alone.
@@ -72,7 +81,7 @@ int BPF_PROG(OnSocketState, const struct sock* sk, int old_state, int new_state)
     }
     case kTcpClose:
       if (old_state == kTcpSynSent) TakeConnector(key);
-      if (FindFlow(sk, &flow)) RemoveFlow(&flow);
+      Forget(sk);
       return 0;
     default:
       return 0;

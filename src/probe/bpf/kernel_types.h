@@ -143,6 +143,9 @@ struct socket {
   struct file* file;
   struct sock* sk;
 };
+struct inet_sock {
+  u16 inet_sport;
+};
 struct inet_connection_sock {
   u8 icsk_backoff;
 };
