@@ -155,7 +155,7 @@ OUTLIVED = [left_early, background_task, background_job]
 # What is done beside the path ends at least this long before it would come onto it. On a machine that delays a request
 # by more, the request is another than the one described.
 SLACK_S = 0.03
-TRIES_MAX = 2  # for each request wanted
+TRIES_MAX = 6  # for each request wanted
 
 
 async def serve(shape: Callable[[Truth], Awaitable[None]]) -> dict[str, object] | None:
