@@ -138,7 +138,7 @@ base::Status DuckdbStore::Append(const model::RecordBatch& batch) {
       return opened;
     }
   }
-  const uint64_t rows = PendingRows() + RowsOf(batch);
+  const uint64_t lost_rows = PendingRows() + RowsOf(batch);
   base::Status status = TakeHost(batch.host);
   if (!status.ok()) return status;
   for (const auto& process : batch.processes) process_starts_.Add(process.key.pid, process.key.start_mono_ns);
@@ -148,7 +148,7 @@ base::Status DuckdbStore::Append(const model::RecordBatch& batch) {
   ForEachBatchTable(batch, [&](const auto& table, const auto& rows) {
     if (status.ok()) status = Write(table, rows.data(), rows.size());
   });
-  if (!status.ok()) return Recover(std::move(status), rows);
+  if (!status.ok()) return Recover(std::move(status), lost_rows);
   return PendingRows() >= kPendingRowsMax ? Flush() : status;
 }
 
