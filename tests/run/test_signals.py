@@ -72,11 +72,21 @@ told.write_text(" ".join(got))
 """
 
 
+def while_stopped(pid: int, send: Callable[[], object]) -> None:
+    """The command has taken its own before tailspan can do anything: one that came too soon would be one with it."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.1)
+    send()
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("send, leave, expected", [
-    pytest.param(lambda pid, terminal: os.write(terminal, b"\x03"), [], ["SIGINT"], id="ctrl-c"),
+    pytest.param(lambda pid, terminal: while_stopped(pid, lambda: os.write(terminal, b"\x03")), [], ["SIGINT"], id="ctrl-c"),
     # timeout(1) puts itself into a group of its own, which is then not the terminal's.
     pytest.param(lambda pid, terminal: os.write(terminal, b"\x03"), ["leave"], ["SIGINT"], id="ctrl-c, command in its own group"),
-    pytest.param(lambda pid, terminal: os.killpg(pid, signal.SIGINT), [], ["SIGINT"], id="to the group"),
+    pytest.param(lambda pid, terminal: while_stopped(pid, lambda: os.killpg(pid, signal.SIGINT)), [], ["SIGINT"],
+                 id="to the group"),
     pytest.param(lambda pid, terminal: os.killpg(pid, signal.SIGTERM), ["leave"], ["SIGTERM"], id="to the group that it left"),
     pytest.param(lambda pid, terminal: os.kill(pid, signal.SIGINT), [], ["SIGINT"], id="to tailspan"),
     pytest.param(lambda pid, terminal: os.close(terminal), [], ["SIGHUP"], id="hangup"),
