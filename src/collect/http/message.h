@@ -15,7 +15,7 @@ struct Request {
   std::string content_encoding;
   std::string body;
   model::SocketAddress peer = {}, own = {};  // the two ends of the connection
-  uint64_t connection = 0;         // a number that no other connection of this server has
+  uint64_t connection = 0;                   // a number that no other connection of this server has
 };
 
 struct Response {
