@@ -49,8 +49,9 @@ void EvidenceFor(const PieceFacts& facts, const Judgement& judgement, const Ordi
     }
   }
   if (model::IsContention(f->cause) && contention.known() && !judgement.ordinary) {
-    f->evidence_for.push_back(fmt::format("a replay of the same arrivals without rare long steps gives {} of it",
-                                          DurationText(judgement.replayed.tail_ns)));
+    f->evidence_for.push_back(
+        fmt::format("load alone would make {} of it: a replay of the same arrivals without rare long steps",
+                    DurationText(judgement.replayed.tail_ns)));
   }
 }
 
@@ -70,8 +71,9 @@ void EvidenceAgainst(const PieceFacts& facts, const Judgement& judgement, const 
     if (!contention.known()) {
       against.push_back("the replay could not be run, so ordinary queueing cannot be told apart");
     } else if (judgement.ordinary) {
-      against.push_back(fmt::format("ordinary queueing: a replay of the same arrivals gives {} of it",
-                                    DurationText(judgement.replayed.tail_ns)));
+      against.push_back(fmt::format(
+          "ordinary queueing: load alone would make {} of it, by a replay of the same arrivals without rare long steps",
+          DurationText(judgement.replayed.tail_ns)));
     }
   }
   if (judgement.ordinary && !model::IsContention(f->cause)) {
