@@ -116,7 +116,7 @@ TEST_P(GilHolder, AgreesWithTheExtensionsLog) {
 
 INSTANTIATE_TEST_SUITE_P(Probe, GilHolder,
                          ::testing::Values(Case{1000, 150, 500}, Case{3000, 80, 400}, Case{12000, 25, 350},
-                                           Case{60000, 6, 100}),
+                                           Case{60000, 6, 350}),
                          [](const auto& one) { return "Hold" + std::to_string(one.param.hold_us / 1000) + "ms"; });
 
 }  // namespace

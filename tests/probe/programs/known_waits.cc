@@ -1,5 +1,6 @@
 // Waits of known kind and length, with the program's own clock around each: known_waits KIND COUNT OUT.
-// Writes a line "tid start_mono_ns end_mono_ns cpu_ns" for each wait to OUT.
+// Writes a line "tid start_mono_ns end_mono_ns cpu_ns" for each wait to OUT. Waits for the disk are as long as the disk
+// makes them; where it could be slowed down, there is a file OUT.slowed.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -25,6 +26,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "slow_disk.h"
 
 namespace {
 
@@ -250,12 +253,21 @@ void RunChild(int count, Log* log) {
   }
 }
 
-std::string scratch_path;
+std::string scratch_path, slowed_path;
+
+// As long as it lives, what this process reads and writes in its scratch file, which is there, waits.
+struct SlowScratch {
+  SlowScratch() : disk(scratch_path) {
+    if (disk.slowed()) fclose(fopen(slowed_path.c_str(), "w"));
+  }
+  SlowDisk disk;
+};
 
 void RunSync(int count, Log* log) {
   const int fd = open(scratch_path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
   Check(fd >= 0, "open");
   std::vector<char> block(1 << 16, 'x');
+  const SlowScratch slow;
   for (int i = 0; i < count; ++i) {
     Check(pwrite(fd, block.data(), block.size(), i % 16 * 65536l) > 0, "pwrite");
     log->Around([&] { Check(fsync(fd) == 0, "fsync"); });
@@ -279,6 +291,7 @@ int ColdFile(size_t* bytes) {
 void RunRead(int count, Log* log) {
   size_t bytes;
   const int fd = ColdFile(&bytes);
+  const SlowScratch slow;
   char byte;
   for (int i = 0; i < count; ++i) {
     const off_t at = static_cast<off_t>(static_cast<size_t>(i) * 2654435761u % (bytes / 4096) * 4096);
@@ -293,6 +306,7 @@ void RunFault(int count, Log* log) {
   auto* map = static_cast<volatile char*>(mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0));
   Check(map != MAP_FAILED, "mmap");
   madvise(const_cast<char*>(map), bytes, MADV_RANDOM);
+  const SlowScratch slow;
   char sum = 0;
   for (int i = 0; i < count; ++i) {
     const size_t at = static_cast<size_t>(i) * 2654435761u % (bytes / 4096) * 4096;
@@ -315,6 +329,7 @@ int main(int argc, char** argv) {
   const auto kind = kinds.find(argv[1]);
   if (kind == kinds.end()) return 2;
   scratch_path = std::string(argv[3]) + ".scratch";
+  slowed_path = std::string(argv[3]) + ".slowed";
   Log log(argv[3]);
   kind->second(std::atoi(argv[2]), &log);
   return 0;
