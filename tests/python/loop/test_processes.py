@@ -152,7 +152,9 @@ class ProcessesTest(unittest.TestCase):
             ctx.install_loop()
             def fork():
                 if pid := os.fork(): children.append(pid)
+                else: asyncio._set_running_loop(loop)  # fork has unset it, and 3.14.8 runs no task's step without
             async def main():
+                global loop
                 loop = asyncio.get_running_loop()
                 loop.call_soon(fork)
                 await asyncio.sleep(0.02)
